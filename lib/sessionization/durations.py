@@ -6,8 +6,6 @@ from typing import Annotated, NamedTuple
 
 from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
 
-from sessionization.errors import ConfigurationError
-
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
 DAY_MS = 24 * HOUR_MS
@@ -19,7 +17,7 @@ _PATTERN = re.compile(r"([0-9]{1,15})(ms|s|m|h|d)")
 def parse_duration_ms(text: str) -> int:
     """Read a duration, and return it in milliseconds.
 
-    Raises `ConfigurationError` when `text` is not a whole number with one of the units ms, s, m, h and d. Raises it
+    Raises `ValueError` when `text` is not a whole number with one of the units ms, s, m, h and d. Raises it
     also for more than a hundred years, because neither a timestamp nor Spark accepts that.
 
     >>> parse_duration_ms("30s")
@@ -28,11 +26,11 @@ def parse_duration_ms(text: str) -> int:
     match = _PATTERN.fullmatch(text)
     if match is None:
         msg = f"{text!r} is not a duration: write a number and ms, s, m, h or d, such as 30s"
-        raise ConfigurationError(msg)
+        raise ValueError(msg)
     duration_ms = int(match[1]) * _UNITS_MS[match[2]]
     if duration_ms > _LONGEST_MS:
         msg = f"{text!r} is too long a duration: write at most {format_duration(_LONGEST_MS)}"
-        raise ConfigurationError(msg)
+        raise ValueError(msg)
     return duration_ms
 
 
@@ -44,11 +42,7 @@ def format_duration(duration_ms: int) -> str:
     """
     if duration_ms == 0:
         return "0s"
-    for unit, unit_ms in _UNITS_MS.items():
-        if duration_ms % unit_ms == 0:
-            return f"{duration_ms // unit_ms}{unit}"
-    msg = f"{duration_ms!r} is not a whole number of milliseconds: hand in an int"
-    raise ConfigurationError(msg)
+    return next(f"{duration_ms // unit_ms}{unit}" for unit, unit_ms in _UNITS_MS.items() if duration_ms % unit_ms == 0)
 
 
 class DurationRange(NamedTuple):
@@ -61,7 +55,7 @@ class DurationRange(NamedTuple):
 def parse_duration_range(text: str) -> DurationRange:
     """Read two durations from the shorter to the longer one, or one that is both.
 
-    Raises `ConfigurationError` when `text` is neither.
+    Raises `ValueError` when `text` is neither.
 
     >>> parse_duration_range("5s-1m")
     DurationRange(shortest_ms=5000, longest_ms=60000)
@@ -70,7 +64,7 @@ def parse_duration_range(text: str) -> DurationRange:
     found = DurationRange(parse_duration_ms(shortest), parse_duration_ms(longest if is_range else shortest))
     if not 0 < found.shortest_ms <= found.longest_ms:
         msg = f"{text!r} is not a range of durations: write the shorter one first, such as 5s-1m, or one above 0s"
-        raise ConfigurationError(msg)
+        raise ValueError(msg)
     return found
 
 
@@ -85,16 +79,7 @@ def format_duration_range(durations: DurationRange) -> str:
 
 def _text_parsed_by(parse: Callable[[str], object]) -> BeforeValidator:
     """Parse text; return another value unchanged, so that settings can be built from another object's fields."""
-
-    def validate(value: object) -> object:
-        if not isinstance(value, str):
-            return value
-        try:
-            return parse(value)
-        except ConfigurationError as error:
-            raise ValueError(str(error)) from error
-
-    return BeforeValidator(validate)
+    return BeforeValidator(lambda value: parse(value) if isinstance(value, str) else value)
 
 
 PaceRange = Annotated[

@@ -2,7 +2,6 @@
 
 import errno
 import os
-import re
 import shutil
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager, suppress
@@ -10,7 +9,6 @@ from pathlib import Path
 from typing import BinaryIO, Literal
 from uuid import uuid4
 
-from sessionization.hadoop_errors import STORAGE_ERROR
 from sessionization.hadoop_path import AnyPath, HadoopPath
 
 VOLUMES = Path("/Volumes")
@@ -19,8 +17,7 @@ VOLUMES = Path("/Volumes")
 Such a mount can neither rename nor sync a file, and shows a file once it is closed.
 """
 _COPY_ENDING = ".new"
-_MOUNTS = Path("/proc/self/mountinfo")
-_MOUNT_ID = re.compile(rb"^mnt_id:\s*(\d+)$", re.MULTILINE)
+_MOUNTS = Path("/proc/self/mounts")
 _OF_ONE_MACHINE = {b"btrfs", b"ext2", b"ext3", b"ext4", b"f2fs", b"overlay", b"tmpfs", b"xfs", b"zfs"}
 
 
@@ -30,7 +27,7 @@ def write_atomically(file: AnyPath, text: str) -> None:
     On a volume (`VOLUMES`) a kill between two calls may leave a part.
     """
     if isinstance(file, HadoopPath):
-        file.write_atomically(text)
+        file.write(text, replaces=True)
     else:
         with open_whole(file) as out:
             out.write(text.encode())
@@ -112,7 +109,7 @@ def write_new(file: AnyPath, text: str) -> None:
     At a URI and on a volume, which have no locks, one of two programs that write it gets `FileExistsError`.
     """
     if isinstance(file, HadoopPath):
-        file.write_new(text)
+        file.write(text, replaces=False)
     elif is_on_volume(file):
         with open_whole(file, "xb") as out:
             out.write(text.encode())
@@ -141,49 +138,24 @@ def refuse_unwritable(folder: AnyPath) -> None:
     file.unlink()
 
 
-def is_dead_mount(error: OSError) -> bool:
-    """Whether a file system stopped answering: its server or daemon is gone, or its disk fails."""
-    return error.errno in {errno.ENOTCONN, errno.ESTALE, errno.EIO}
-
-
-def describe_dead_mount(place: str, error: OSError) -> str:
-    """Return the first part of a message about a dead mount; the caller adds the step after mounting."""
-    return f"{place} cannot be reached ({error.strerror}): its mount or its disk is gone; unmount it, mount it again"
-
-
 def is_reachable_folder(path: AnyPath) -> bool:
     """Whether a folder exists and answers; one on a dead mount, or in a storage that fails, does not."""
     try:
         return path.is_dir()
-    except OSError as error:
-        if is_dead_mount(error) or error.errno == STORAGE_ERROR:
-            return False
-        raise
+    except OSError:
+        return False
 
 
 def is_on_local_disk(folder: AnyPath) -> bool:
-    """Whether a folder is on a file system of this machine alone; false if that is not known (other than Linux).
-
-    A folder that does not exist is where its nearest parent is. Source: proc_pid_fdinfo(5), proc_pid_mountinfo(5).
-    """
+    """Whether a folder is on a file system of this machine alone; false if that is not known (other than Linux)."""
     if isinstance(folder, HadoopPath):
         return False
     try:
-        existing = next(path for path in (folder, *folder.absolute().parents) if path.exists())
-        mount_id = _mount_id(existing)
-        mounts = _MOUNTS.read_bytes().split(b"\n")
+        path, mounts = folder.resolve(), _MOUNTS.read_bytes().splitlines()
     except OSError:
         return False
-    parts = (mount.partition(b" - ") for mount in mounts)
-    kinds = (kind.split(b" ")[0] for mount, _, kind in parts if mount.split(b" ")[0] == mount_id)
-    return next(kinds, b"") in _OF_ONE_MACHINE
-
-
-def _mount_id(folder: Path) -> bytes:
-    """The id of the mount that a folder is on; empty where the system does not tell."""
-    descriptor = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
-    try:
-        found = _MOUNT_ID.search(Path(f"/proc/self/fdinfo/{descriptor}").read_bytes())
-    finally:
-        os.close(descriptor)
-    return found[1] if found else b""
+    kinds: dict[Path, bytes] = {}  # a later mount hides an earlier one at the same place
+    for _device, place, kind, *_ in map(bytes.split, mounts):
+        unescaped = place.decode("unicode_escape").encode("latin-1")  # a space is written as \\040
+        kinds[Path(os.fsdecode(unescaped))] = kind
+    return next((kinds[near] for near in (path, *path.parents) if near in kinds), b"") in _OF_ONE_MACHINE

@@ -11,16 +11,14 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
 from fnmatch import fnmatchcase
-from io import StringIO
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any, Literal, TextIO
+from typing import Any, Literal
 from urllib.parse import unquote, unquote_to_bytes, urlsplit
 from uuid import uuid4
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
-from sessionization.hadoop_errors import Uri, os_error
 
 _SCHEME = re.compile(r"([A-Za-z][A-Za-z0-9+.-]+:)/")
 _VOLUMES = "/Volumes/"
@@ -29,6 +27,15 @@ _STORES_WHOLE_OBJECTS = S3_SCHEMES | {"gs"}
 """Storages where a file appears when it is closed, complete, and a rename would be a copy."""
 _REFUSES_EXISTING = "fs.option.create.conditional.overwrite"
 """S3A's option for a request with the condition `If-None-Match: *`; other storages ignore it."""
+_ERRNO_BY_CLASS = {
+    "FileNotFoundException": errno.ENOENT,
+    "FileAlreadyExistsException": errno.EEXIST,
+    "AccessControlException": errno.EACCES,
+    "AccessDeniedException": errno.EACCES,
+    "ParentNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotDirectoryException": errno.ENOTDIR,
+    "PathIsNotEmptyDirectoryException": errno.ENOTEMPTY,
+}
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -87,18 +94,13 @@ class HadoopPath:
 
     def iterdir(self) -> Iterator["HadoopPath"]:
         with self._open_storage() as (storage, path):
-            entries = [HadoopPath(status.getPath().toString()) for status in storage.listStatus(path)]
-        return iter(entries)
+            statuses = storage.listStatusIterator(path)
+            while statuses.hasNext():
+                yield HadoopPath(statuses.next().getPath().toString())
 
     def glob(self, pattern: str) -> Iterator["HadoopPath"]:
-        """The files and folders below this one that match; no part of the pattern is `**`."""
-        first, _, rest = pattern.partition("/")
-        for entry in self.iterdir() if self.is_dir() else ():
-            if fnmatchcase(entry.name, first):
-                if rest:
-                    yield from entry.glob(rest)
-                else:
-                    yield entry
+        """The files and folders in this one whose names match."""
+        return (entry for entry in (self.iterdir() if self.is_dir() else ()) if fnmatchcase(entry.name, pattern))
 
     def mkdir(self, *, exist_ok: Literal[True], parents: bool = True) -> None:
         """Create the folder, unless it exists; the storage creates its parents, whatever `parents` is."""
@@ -117,50 +119,36 @@ class HadoopPath:
     def read_text(self, encoding: str = "utf-8") -> str:
         return self.read_bytes().decode(encoding)
 
-    def open(self, *, encoding: str = "utf-8") -> TextIO:
-        """The text of the file, which is read at once."""
-        return StringIO(self.read_text(encoding))
-
-    def write_atomically(self, text: str) -> None:
+    def write(self, text: str, *, replaces: bool) -> None:
         """Write the file completely or not at all.
 
-        An object store shows a file once it is complete. Elsewhere a temporary file replaces the former one by a
-        rename, which is one step on HDFS and on ABFS. Raises `OSError` for a storage that can neither.
+        Unless it `replaces` a file, of two programs that write it one gets `FileExistsError`. An object store shows a
+        file once it is complete, and refuses a second one by the condition of its request (`If-None-Match`). Elsewhere
+        a temporary file is renamed, which is one step on HDFS and on ABFS.
         """
         with self._open_storage() as (storage, path):
-            if self._is_whole_object:
+            if urlsplit(self.uri).scheme not in _STORES_WHOLE_OBJECTS:
+                self._write_and_rename(storage, path, text, replaces=replaces)
+            elif replaces:
                 _write(storage.create(path, True), text)
             else:
-                self._write_and_rename(storage, path, text, replaces=True)
-
-    def write_new(self, text: str) -> None:
-        """As `write_atomically`, for a file that does not exist yet: of two programs that write it, one succeeds.
-
-        The other one gets `FileExistsError`. An object store refuses it by the condition of its request
-        (`If-None-Match`), other storages refuse the rename.
-        """
-        with self._open_storage() as (storage, path):
-            if self._is_whole_object:
                 new = storage.createFile(path).overwrite(False).recursive().opt(_REFUSES_EXISTING, True).build()
                 _write(new, text)
-            else:
-                self._write_and_rename(storage, path, text, replaces=False)
-
-    @property
-    def _is_whole_object(self) -> bool:
-        return urlsplit(self.uri).scheme in _STORES_WHOLE_OBJECTS
 
     def _write_and_rename(self, storage: Any, path: Any, text: str, *, replaces: bool) -> None:
-        hadoop = _java().org.apache.hadoop.fs
+        from sessionization.private_spark import java_array
+
+        context, jvm, conf = _hadoop()
+        hadoop = jvm.org.apache.hadoop.fs
         own = "" if replaces else f".{uuid4().hex}"  # two programs may write a new file at once
         temporary = hadoop.Path(self.with_name(f".{self.name}{own}.tmp").uri)
         _write(storage.create(temporary, True), text, sync=True)
         rename = getattr(hadoop, "Options$Rename")
-        options = _private_spark().java_array(_context(), rename, int(replaces))
+        options = java_array(context, rename, int(replaces))
         if replaces:
             options[0] = rename.OVERWRITE
         try:
-            hadoop.FileContext.getFileContext(path.toUri(), _conf()).rename(temporary, path, options)
+            hadoop.FileContext.getFileContext(path.toUri(), conf).rename(temporary, path, options)
         except Exception:
             storage.delete(temporary, False)
             raise
@@ -169,7 +157,7 @@ class HadoopPath:
         with self._open_storage() as (storage, path):
             is_deleted = storage.delete(path, False)
         if not is_deleted and not missing_ok:
-            raise FileNotFoundError(errno.ENOENT, "there is no such file", Uri(self.uri))
+            raise FileNotFoundError(errno.ENOENT, "there is no such file", self.uri)
 
     def rmdir(self) -> None:
         """Delete the folder; raises `OSError` where it holds something."""
@@ -192,11 +180,12 @@ class HadoopPath:
         """Give Hadoop's FileSystem and Path; raises `OSError` in place of a Java exception."""
         from py4j.protocol import Py4JJavaError
 
+        _, jvm, conf = _hadoop()
         try:
-            path = _java().org.apache.hadoop.fs.Path(self.uri)
-            yield path.getFileSystem(_conf()), path
+            path = jvm.org.apache.hadoop.fs.Path(self.uri)
+            yield path.getFileSystem(conf), path
         except Py4JJavaError as error:
-            raise os_error(error.java_exception, self.uri) from error
+            raise _os_error(error.java_exception, self.uri) from error
 
 
 AnyPath = Path | HadoopPath
@@ -217,27 +206,18 @@ def parse_location(text: str | AnyPath) -> AnyPath:
     if match is None:
         return Path(text)
     parts = urlsplit(text)
-    if parts.scheme == "file" and parts.netloc:
-        msg = f"{text!r} names the host {parts.netloc}: write file:///{parts.netloc}{parts.path}"
-        raise ValueError(msg)
-    if parts.scheme == "file" or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES)):
-        if parts.query or parts.fragment:
-            msg = f"{text!r} has a ? or a #, which ends a path in a URI: write %3F or %23, or the path without file:"
-            raise ValueError(msg)
+    is_plain = not (parts.netloc or parts.query or parts.fragment)
+    if is_plain and (parts.scheme == "file" or (parts.scheme == "dbfs" and parts.path.startswith(_VOLUMES))):
         return Path(unquote(parts.path))
     if "@" in parts.netloc and ":" in parts.netloc.rpartition("@")[0]:
         msg = f"'{parts.scheme}://…' holds a password: put it into Spark's settings, where no log shows it"
-        raise ValueError(msg)
-    if parts.scheme == "dbfs" or on_databricks():  # Unity Catalog gives the driver no credentials for other storage
+    elif parts.scheme == "dbfs" or on_databricks():  # Unity Catalog gives the driver no credentials for other storage
         msg = f"{text!r} is not supported: give a folder of a volume, as in /Volumes/CATALOG/SCHEMA/VOLUME/folder"
-        raise ValueError(msg)
-    if not text.startswith(f"{match[1]}//"):
-        msg = f"{text!r} is not a location: after {match[1]} write //, as in {match[1]}//name/folder"
-        raise ValueError(msg)
-    if not parts.path.strip("/"):
-        msg = f"{text!r} names no folder: write one, as in {text.rstrip('/')}/sessions"
-        raise ValueError(msg)
-    return HadoopPath(text.rstrip("/"))
+    elif parts.scheme == "file" or not text.startswith(f"{match[1]}//") or not parts.path.strip("/"):
+        msg = f"{text!r} is not a location: write a path, or a URI with a folder, as in s3a://bucket/sessions"
+    else:
+        return HadoopPath(text.rstrip("/"))
+    raise ValueError(msg)
 
 
 def path_of_uri(uri: str) -> AnyPath:
@@ -257,25 +237,25 @@ def _write(stream: Any, text: str, *, sync: bool = False) -> None:
     stream.close()
 
 
-def _private_spark() -> Any:
-    """The module is imported late, because it imports pyspark, which not every user of a path needs."""
-    from sessionization import private_spark
+def _os_error(java_error: Any, uri: str) -> OSError:
+    """The `OSError` for a Java exception, with the first line of its message; three of S3's get plain words."""
+    kind = str(java_error.getClass().getSimpleName())
+    message = (str(java_error.getMessage() or "").splitlines() or [""])[0]
+    if kind == "UnknownStoreException":
+        message = "the bucket does not exist"
+    elif kind == "AccessDeniedException" and "Status Code: 403" in message:
+        message = "access is denied (403)"
+    elif "Status Code: 412" in message:
+        kind, message = "FileAlreadyExistsException", "it exists already"
+    return OSError(_ERRNO_BY_CLASS.get(kind, errno.EREMOTEIO), message or kind, uri)
 
-    return private_spark
 
+def _hadoop() -> tuple[Any, Any, Any]:
+    """The Spark context, its JVM, which has Hadoop, and Hadoop's settings."""
+    from sessionization import private_spark  # late, because it imports pyspark, which not every user of a path has
 
-def _context() -> Any:
-    """The Spark context, whose JVM has Hadoop."""
-    context = _private_spark().active_context()
+    context = private_spark.active_context()
     if context is None:
         msg = "a URI needs a Spark session with a JVM in this process, and there is none: give a path, or a volume"
         raise ConfigurationError(msg)
-    return context
-
-
-def _java() -> Any:
-    return _private_spark().jvm_of(_context())
-
-
-def _conf() -> Any:
-    return _private_spark().hadoop_conf(_context())
+    return context, private_spark.jvm_of(context), private_spark.hadoop_conf(context)

@@ -24,8 +24,8 @@ MISTAKES = [
     # The settings of the jobs.
     (SETTINGS, "heartbeat: 30s", "heartbeat: 30sec", "rules.heartbeat '30sec' is not a duration"),
     (SETTINGS, "  type: files\n", "  type: kafka\n", "--bootstrap-servers is missing"),
-    (SETTINGS, "maintain:\n", "maintain:\n  days: many\n", "days 'many' is not a whole number"),
-    (SETTINGS, "  type: files\n", f"{KAFKA_SETTINGS}sink: {{type: kafka}}\nland_changes: {{x: 1}}\n", "land_changes.x is not known"),
+    (SETTINGS, "maintain:\n", "maintain:\n  days: many\n", "days 'many' does not fit"),
+    (SETTINGS, "  type: files\n", f"{KAFKA_SETTINGS}sink: {{type: kafka}}\nland_changes: {{x: 1}}\n", "x is not known"),
     (SETTINGS, "  type: files\n", "  input: /Volumes/catalog/gaming_sessions_prod/checkpoints/in\n", "is in the volume checkpoints"),
     (SETTINGS, "  type: files\n", "  input: /Volumes/main/games/landing\n", "maintain would delete files of /Volumes/main/games/landing"),
     (SETTINGS, "  type: files\n", f"{KAFKA_SETTINGS}sink: {{type: kafka}}\npace: {{mode: real-time}}\n", "realTimeMode.enabled must be 'true'"),

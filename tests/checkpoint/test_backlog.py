@@ -31,39 +31,28 @@ def days_behind(checkpoints: Path, merged_days_ago: float | None = 0) -> float:
     return backlog_age_ms(checkpoints, NEWEST, merged_ms, NOW_MS) / DAY_MS
 
 
-def test_a_rollup_that_has_read_all_changes_is_not_behind_however_old_they_are(tmp_path: Path) -> None:
-    write_rollup_logs(tmp_path, (30, NEWEST + 1, False), committed=1)
-    assert days_behind(tmp_path, 30) == 0
-
-
-def test_a_rollup_that_does_not_run_is_behind_since_its_last_committed_micro_batch(tmp_path: Path) -> None:
-    write_rollup_logs(tmp_path, (9, 700, False), (8, 800, False), (7, 850, False), committed=2)
-    assert days_behind(tmp_path) == 8
-    assert days_behind(tmp_path, None) == 8, "no session is there yet"
-
-
-def test_a_rollup_that_catches_up_is_behind_since_the_newest_change_that_it_has_merged(tmp_path: Path) -> None:
-    write_rollup_logs(tmp_path, (0.02, 200, False), (0.01, 210, False), committed=2)
-    assert days_behind(tmp_path, 6) == 6
-
-
-def test_a_rollup_that_still_reads_the_initial_table_is_behind_since_its_first_micro_batch(tmp_path: Path) -> None:
-    write_rollup_logs(tmp_path, (9, 300, True), (8, 300, True), committed=2)
-    assert days_behind(tmp_path) == 9
-
-
-def test_an_uncommitted_first_micro_batch_counts_though_it_reads_all_changes(tmp_path: Path) -> None:
-    write_rollup_logs(tmp_path, (9, NEWEST + 1, False), committed=0)
-    assert days_behind(tmp_path) == 9
-
-
-def test_a_rollup_that_has_not_started_is_not_behind(tmp_path: Path) -> None:
-    assert days_behind(tmp_path) == 0
-
-
-def test_a_clock_that_was_ahead_does_not_make_the_backlog_negative(tmp_path: Path) -> None:
-    write_rollup_logs(tmp_path, (-1, 800, False), committed=1)
-    assert days_behind(tmp_path, None) == 0
+@pytest.mark.parametrize(
+    ("batches", "committed", "merged_days_ago", "behind"),
+    [
+        ([(30, NEWEST + 1, False)], 1, 30, 0),  # it has read all changes, however old they are
+        ([(9, 700, False), (8, 800, False), (7, 850, False)], 2, 0, 8),  # it does not run
+        ([(9, 700, False), (8, 800, False), (7, 850, False)], 2, None, 8),  # and no session is there yet
+        ([(0.02, 200, False), (0.01, 210, False)], 2, 6, 6),  # it catches up
+        ([(9, 300, True), (8, 300, True)], 2, 0, 9),  # it still reads the table as it was at its first start
+        ([(9, NEWEST + 1, False)], 0, 0, 9),  # its first micro-batch is not committed
+        ([], 0, 0, 0),  # it has not started
+        ([(-1, 800, False)], 1, None, 0),  # its clock was ahead
+    ],
+)
+def test_a_rollup_is_behind_since_its_last_commit_or_the_newest_change_that_it_has_merged(
+    tmp_path: Path,
+    batches: list[tuple[float, int, bool]],
+    committed: int,
+    merged_days_ago: float | None,
+    behind: float,
+) -> None:
+    write_rollup_logs(tmp_path, *batches, committed=committed)
+    assert days_behind(tmp_path, merged_days_ago) == behind
 
 
 def no_append_since(_version: int) -> bool:

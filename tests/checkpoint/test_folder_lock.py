@@ -1,7 +1,6 @@
 """Only one job at a time uses a checkpoint folder."""
 
 import errno
-import re
 import subprocess
 import sys
 import threading
@@ -27,15 +26,6 @@ with lock_folder(Path(sys.argv[1]), print):
 """
 
 
-on_linux = pytest.mark.skipif(not Path("/proc/self/mountinfo").exists(), reason="mounts are read from Linux")
-
-
-def test_the_lock_is_free_again_after_the_body(tmp_path: Path) -> None:
-    for _ in range(2):
-        with lock_folder(tmp_path / "new", expect_no_line):
-            pass
-
-
 def test_an_engine_that_outlives_the_body_does_not_hold_the_lock(tmp_path: Path) -> None:
     with lock_folder(tmp_path, expect_no_line):
         engine = subprocess.Popen([sys.executable, "-c", "input()"], stdin=subprocess.PIPE, close_fds=False)
@@ -47,7 +37,7 @@ def test_an_engine_that_outlives_the_body_does_not_hold_the_lock(tmp_path: Path)
 def test_a_second_job_is_refused_and_the_error_names_the_first(tmp_path: Path) -> None:
     lines: list[str] = []
     with lock_folder(tmp_path, expect_no_line):
-        refused = pytest.raises(CheckpointError, match=r"is in use by process \d+ on \S+ since \S+: stop that first")
+        refused = pytest.raises(CheckpointError, match=r"is in use by process \d+ on \S+ since \S+, or by the engine")
         with refused, lock_folder(tmp_path, lines.append, wait_s=0.3):
             pytest.fail("two jobs at once")
     assert len(lines) == 1
@@ -63,23 +53,16 @@ def test_a_stop_ends_the_wait_for_the_lock(tmp_path: Path) -> None:
     assert error.value.exit_code == 0
 
 
-def test_lock_is_held_until_the_killed_jobs_engine_has_ended(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_lock_is_held_until_the_killed_jobs_engine_has_ended(tmp_path: Path) -> None:
     with subprocess.Popen(
         [sys.executable, "-c", LOCK_HOLDER, tmp_path], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True
     ) as holder:
         assert holder.stdout is not None
         engine = int(holder.stdout.readline())
         holder.kill()
-    message = (
-        rf"in use by the engine that process {holder.pid} on \S+ since \S+ has left behind \(`lsof {tmp_path}/lock`"
-    )
+    message = rf"in use by process {holder.pid} on .* the engine that it left behind \(`lsof {tmp_path}/lock`"
     with pytest.raises(CheckpointError, match=message), lock_folder(tmp_path, lambda _: None, wait_s=0):
         pytest.fail("the engine still runs")
-    with monkeypatch.context() as elsewhere:  # in another container, which cannot see that process; it may still run
-        elsewhere.setattr(folder_lock, "pid_scope", lambda: 0)
-        refused = pytest.raises(CheckpointError, match=f"in use by process {holder.pid} on")
-        with refused, lock_folder(tmp_path, lambda _: None, wait_s=0):
-            pytest.fail("the engine still runs")
     subprocess.run(["kill", "-9", str(engine)], check=True)
     with lock_folder(tmp_path, lambda _: None, wait_s=10):
         pass
@@ -115,28 +98,20 @@ def test_a_folder_of_a_volume_is_created_and_not_locked(tmp_path: Path, monkeypa
         assert list(folder.iterdir()) == []
 
 
-@on_linux
 @pytest.mark.parametrize(("kind", "is_local"), [("ext4", True), ("tmpfs", True), ("nfs4", False), ("fuse.s3fs", False)])
 def test_only_file_systems_of_one_machine_count_as_a_local_disk(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, kind: str, *, is_local: bool
 ) -> None:
-    mounts = tmp_path / "mountinfo"
-    mounts.write_bytes(re.sub(rb" - \S+ ", f" - {kind} ".encode(), files._MOUNTS.read_bytes()))
+    folder, mounts = tmp_path / "my disk é" / "new" / "folder", tmp_path / "mounts"
+    escaped = str(folder.parents[1]).replace(" ", "\\040")
+    mounts.write_text(f"/dev/sda / ext4 rw 0 0\n/dev/b {escaped} xfs rw 0 0\nserver:/b {escaped} {kind} rw 0 0\n")
     monkeypatch.setattr(files, "_MOUNTS", mounts)
-    assert files.is_on_local_disk(tmp_path) is is_local
-    assert files.is_on_local_disk(tmp_path / "new" / "folder") is is_local
-
-
-@on_linux
-def test_each_mount_has_a_kind_of_its_own() -> None:
-    kinds = {fields[4]: fields[-3] for fields in map(str.split, Path("/proc/self/mountinfo").read_text().splitlines())}
-    found = {mount: files.is_on_local_disk(Path(mount)) for mount in kinds if Path(mount).is_dir()}
-    assert found["/proc"] is False
-    assert found == {mount: kinds[mount].encode() in files._OF_ONE_MACHINE for mount in found}
+    assert files.is_on_local_disk(folder) is is_local
+    assert files.is_on_local_disk(tmp_path)
 
 
 def test_where_the_mounts_are_not_known_no_disk_counts_as_local(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(files, "_MOUNTS", Path("/nowhere/mountinfo"))
+    monkeypatch.setattr(files, "_MOUNTS", Path("/nowhere/mounts"))
     assert not files.is_on_local_disk(Path("/"))
 
 

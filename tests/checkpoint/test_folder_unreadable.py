@@ -9,19 +9,8 @@ import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
-from tests.support.checkpoint_folder import begin_micro_batch, reopened
+from tests.support.checkpoint_folder import reopened
 from tests.support.failing import failing_with
-
-
-@pytest.mark.parametrize("read", [reopened, read_checkpoint])
-def test_an_offset_log_that_cannot_be_listed_is_an_error_with_the_reason(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, read: Callable[[Path], Checkpoint]
-) -> None:
-    reopened(tmp_path)
-    begin_micro_batch(tmp_path, 0, 1_000)
-    monkeypatch.setattr(Path, "iterdir", failing_with(errno.EACCES))
-    with pytest.raises(CheckpointError, match=r"sessionize/offsets cannot be read \(Permission denied\)"):
-        read(tmp_path)
 
 
 @pytest.mark.parametrize("read", [reopened, read_checkpoint])
@@ -51,7 +40,6 @@ def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkey
         monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", failing_with(errno.ENOSPC))
     (tmp_path / "layout.json").unlink()
     for write in (
-        opened.restore_layout_file,
         opened.save_as_warm,
         lambda: opened.with_sink("kafka"),
         lambda: reopened(tmp_path),

@@ -84,12 +84,6 @@ def test_empty_task_arguments_are_left_out_and_the_others_stay() -> None:
     assert task_arguments(OPTIONS, arguments) == ["--source=kafka", "--dry", "--unknown=1", "--output", "here"]
 
 
-def test_the_command_line_refuses_a_repeated_task_argument(capsys: pytest.CaptureFixture[str]) -> None:
-    with pytest.raises(SystemExit):
-        parser.parse_settings(Options, task_arguments(OPTIONS, ["--source=kafka", "--source=files"]), "job")
-    assert "--source is given more than once" in capsys.readouterr().err
-
-
 def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("sys.argv", ["job.py", "--run-for=", "--source=kafka", "--fast=false"])
     with pytest.raises(SystemExit):

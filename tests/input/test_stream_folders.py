@@ -35,7 +35,7 @@ def test_each_entry_is_read_or_counted_with_its_reason(tmp_path: Path) -> None:
     os.mkfifo(tmp_path / "pipe.json")
     found = list_folder(tmp_path)
     assert sorted(Path(path).name for path, _ in found.files) == sorted(read)
-    assert {reason: unread.count for reason, unread in found.unread.items()} == {OTHER_ENDING: 2, FOLDER: 2}
+    assert {reason: len(names) for reason, names in found.unread.items()} == {OTHER_ENDING: 2, FOLDER: 2}
 
 
 def test_a_name_is_printed_in_one_line_with_its_bytes_that_are_no_utf8() -> None:

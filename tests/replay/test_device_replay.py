@@ -2,7 +2,6 @@
 
 from collections import defaultdict
 from itertools import groupby
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -11,17 +10,10 @@ from hypothesis import given
 from sessionization.core.events import Change, ChangeKind, Event
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
-from sessionization.durations import DAY_MS
 from sessionization.spark.replay.device_replay import replay
-from sessionization.spark.replay.micro_batch_clock import ClockBuilder, MicroBatchClock
-from sessionization.spark.replay.stream_clock import spans
-from tests.replay.clocks import build_clock
+from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, build_clock
 from tests.support.histories import start
-from tests.support.random_histories import (
-    History,
-    histories,
-    law_settings,
-)
+from tests.support.random_histories import History, histories, law_settings
 from tests.support.reference import SessionRow, session_rows
 from tests.support.replayed import any_rules, merge_equal_clocks, streamed_rows
 
@@ -92,46 +84,3 @@ def test_a_message_older_than_the_pruned_tables_was_read_when_it_was_ingested() 
     pruned, whole = (build_clock(changed, known, until_ms=91_000, is_whole=is_whole) for is_whole in (False, True))
     assert pruned.of_messages(np.array([5_500, 80_000])).tolist() == [6_000, 90_000]
     assert whole.of_messages(np.array([5_500, 80_000])).tolist() == [90_000, 90_000]
-
-
-@pytest.mark.parametrize("seed", range(40))
-def test_a_clock_built_day_by_day_is_the_clock_of_all_days(tmp_path: Path, seed: int) -> None:
-    rng = np.random.default_rng(seed)
-    known_ms = np.unique(rng.integers(0, 100_000, rng.integers(0, 40)))
-    events = rng.integers(0, 2, len(known_ms))
-    changed_ms = np.unique(rng.integers(0, 100_000, rng.integers(0, 20)))
-    oldest_ms = np.maximum(changed_ms - rng.integers(0, 30_000, len(changed_ms)), 0)
-    newest_ms = np.maximum(oldest_ms, changed_ms - rng.integers(0, 2_000, len(changed_ms)))
-    options = {"until_ms": 100_000, "is_whole": bool(seed % 2), "goes_on": bool(seed % 3)}
-    whole = build_clock((changed_ms, oldest_ms, newest_ms), (known_ms, events), **options)
-    builder = ClockBuilder(tmp_path)
-    for begin_ms in range(75_000, -1, -25_000):
-        changed, known = ((at >= begin_ms) & (at < begin_ms + 25_000) for at in (changed_ms, known_ms))
-        builder.add_earlier(
-            (changed_ms[changed], oldest_ms[changed], newest_ms[changed]), (known_ms[known], events[known])
-        )
-    stored = builder.build(**options)
-    loaded = stored.load(lambda name: str(tmp_path / name))
-    for column in ("known", "took", "up_to"):
-        assert getattr(loaded, column).tolist() == getattr(whole, column).tolist()
-    assert (loaded.from_ms, loaded.until_ms, loaded.goes_on) == (whole.from_ms, whole.until_ms, whole.goes_on)
-    assert stored.micro_batches == len(whole.took)
-    assert builder.first_changed_ms == (min(changed_ms) if len(changed_ms) else None)
-
-
-@pytest.mark.parametrize(
-    ("micro_batches", "expected"),
-    [
-        ({}, [(5, 10 * DAY_MS)]),
-        ({3: 90_000}, [(5, 10 * DAY_MS)]),
-        (
-            {9: 90_000, 7: 90_000, 6: 10, 3: 200_000, 0: 200_000},
-            [(7 * DAY_MS, 10 * DAY_MS), (3 * DAY_MS, 7 * DAY_MS - 1), (5, 3 * DAY_MS - 1)],
-        ),
-        ({12: 200_000, 2: 200_000}, [(2 * DAY_MS, 10 * DAY_MS), (5, 2 * DAY_MS - 1)]),
-    ],
-)
-def test_the_time_of_a_stream_is_divided_by_its_micro_batches(
-    micro_batches: dict[int, int], expected: list[tuple[int, int]]
-) -> None:
-    assert list(spans(5, 10 * DAY_MS, micro_batches)) == expected

@@ -31,7 +31,6 @@ STREAM, AT_A_URI, WITHOUT_TOO = (
 )
 ALLOWED = {
     f"{L}hadoop_path.py": AT_A_URI,
-    f"{L}spark/replay/stream_clock.py": STREAM,
     f"{L}ops/rescale.py": STREAM,
     f"{L}job/metrics.py": STREAM,
     f"{L}spark/engine/error_text.py": WITHOUT_TOO,

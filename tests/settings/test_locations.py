@@ -39,12 +39,12 @@ def test_a_path_or_a_uri_is_read(text: str, location: AnyPath) -> None:
 @pytest.mark.parametrize(
     ("text", "said"),
     [
-        ("file://data/x", "names the host data: write file:///data/x"),
-        ("file:///data/run#2", "write %3F or %23"),
+        ("file://data/x", "is not a location: write a path, or a URI"),
+        ("file:///data/run#2", "is not a location"),
         ("dbfs:/tmp/x", "is not supported: give a folder of a volume"),
-        ("s3a:/bucket/x", "after s3a: write //, as in s3a://name/folder"),
-        ("s3a://bucket", "names no folder: write one, as in s3a://bucket/sessions"),
-        ("hdfs:///", "names no folder"),
+        ("s3a:/bucket/x", "is not a location"),
+        ("s3a://bucket", "is not a location"),
+        ("hdfs:///", "is not a location"),
         ("s3a://key:secret@bucket/x", "holds a password: put it into Spark's settings"),
     ],
 )

@@ -26,8 +26,7 @@ from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
 from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.replay.archived_events import read_events, replayed_changes
-from sessionization.spark.replay.micro_batch_clock import StoredClock
-from sessionization.spark.replay.stream_clock import stream_clock
+from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, stream_clock
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
@@ -115,10 +114,9 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             check_lease = stack.enter_context(hold_lease(stored, "backfill", say, threading.Event())).check
         if settings.state.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.state.checkpoints, say)
-        stored_clock = stack.enter_context(stream_clock(spark, location, scope.read_from_ms, scope.to_ms))
-        clock = stored_clock.clock
-        say(f"{stored_clock.micro_batches:,} micro-batches of the stream are known in that time")
-        folded = replay_sessions(spark, location, scope, stored_clock)
+        clock = stream_clock(spark, location, scope.read_from_ms, scope.to_ms)
+        say(f"{len(clock.took):,} micro-batches of the stream are known in that time")
+        folded = replay_sessions(spark, location, scope, clock)
         if settings.verify:
             verify(location.read(spark.read, SESSIONS), folded, (scope.from_ms, clock.until_ms), say)
         elif settings.merge:
@@ -153,7 +151,9 @@ def _check_backlog(
             say(f"{backlog}: the newest rows may differ for that")
 
 
-def replay_sessions(spark: SparkSession, location: TableLocation, scope: ReplayScope, clock: StoredClock) -> DataFrame:
+def replay_sessions(
+    spark: SparkSession, location: TableLocation, scope: ReplayScope, clock: MicroBatchClock
+) -> DataFrame:
     """The sessions of the scope, with the columns of `rollup.fold_by_session`."""
     begin = F.timestamp_millis(F.lit(scope.read_from_ms))
     # Not by `ingest_date`: a message may be taken days after its ingest time.

@@ -3,7 +3,6 @@
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import pairwise
 from typing import Annotated, Any, get_args, get_origin
 
 from pydantic import BaseModel
@@ -23,7 +22,6 @@ class Option:
         description: for people.
         default: as a person writes it; "" for none.
         is_required: whether there is no start without it.
-        kinds: the classes of its section that have it.
     """
 
     name: str
@@ -32,7 +30,6 @@ class Option:
     description: str
     default: str
     is_required: bool = False
-    kinds: tuple[type[BaseModel], ...] = ()
 
     @property
     def is_flag(self) -> bool:
@@ -72,7 +69,7 @@ def options_of(model: type[BaseModel]) -> list[Option]:
                 path = (written, *option.path)
                 # The field `type` chooses the kind of a section, and its option has the section's name.
                 public_name = written if option.name == "type" else option.name
-                one = replace(option, name=public_name, path=path, is_required=False, kinds=(kind,))
+                one = replace(option, name=public_name, path=path, is_required=False)
                 by_path[path] = _both(by_path[path], one) if path in by_path else one
         found.extend(by_path.values())
     return found
@@ -97,15 +94,13 @@ def merged(model: type[BaseModel], file: Mapping[str, Any], given: Mapping[str, 
 
     A section of the file is left out where the command line chooses another kind of it.
     """
-    sections, settings = sections_of(model), {**given, **file}
-    for name, value in given.items():
-        in_file = file.get(name)
-        if name not in sections or not isinstance(in_file, Mapping) or not isinstance(value, Mapping):
-            settings[name] = value if name not in sections or value or in_file is None else in_file
-            continue
-        chosen = _kind(sections[name], name, value)
-        of_file = _kind(sections[name], name, in_file) or sections[name][0]
-        settings[name] = dict(value) if chosen not in {None, of_file} else {**in_file, **value}
+    sections, settings = sections_of(model), {**file, **given}
+    for name, kinds in sections.items():
+        of_file, of_command_line = file.get(name), given.get(name)
+        if isinstance(of_file, Mapping) and isinstance(of_command_line, Mapping):
+            both = {**of_file, **of_command_line}
+            is_other = any(_fits(kind, of_file) for kind in kinds) and not any(_fits(kind, both) for kind in kinds)
+            settings[name] = of_command_line if is_other else both
     return settings
 
 
@@ -117,35 +112,32 @@ def parameters_to_arguments(options: Sequence[Option], texts: Mapping[str, str])
 
     Raises `ConfigurationError` for a flag whose text is neither true nor false, and for quotes that are not closed.
     """
-    words: list[str] = []
-    for option in options:
-        text = texts.get(option.name, "").strip()
-        if not text:
-            continue
-        if option.is_flag:
-            if text not in {"true", "false"}:
-                msg = f"--{option.name} {text!r} is neither true nor false: write one of the two"
-                raise ConfigurationError(msg)
-            words.append(f"--{option.name}" if text == "true" else f"--no-{option.name}")
-        elif option.is_repeatable:
-            words.extend(f"--{option.name}={value}" for value in _split_values(option.name, text))
-        else:
-            words.append(f"--{option.name}={text}")
-    return words
+    return [word for option in options for word in _arguments(option, texts.get(option.name, ""))]
 
 
 def task_arguments(options: Sequence[Option], argv: Sequence[str]) -> list[str]:
     """Return the command line of a task. Its words `--NAME=TEXT` are parameters; other words are left unchanged."""
-    names = {option.name for option in options}
-    texts: dict[str, str] = {}
-    other_words = []
+    by_name, words = {f"--{option.name}": option for option in options}, list[str]()
     for word in argv:
-        name, equals, text = word.removeprefix("--").partition("=")
-        if word.startswith("--") and equals and name in names and name not in texts:
-            texts[name] = text
-        else:
-            other_words.append(word)
-    return parameters_to_arguments(options, texts) + other_words
+        name, equals, text = word.partition("=")
+        words += _arguments(by_name[name], text) if equals and name in by_name else [word]
+    return words
+
+
+def _arguments(option: Option, text: str) -> list[str]:
+    text = text.strip()
+    if not text:
+        return []
+    if option.is_flag:
+        if text not in {"true", "false"}:
+            msg = f"--{option.name} {text!r} is neither true nor false: write one of the two"
+            raise ConfigurationError(msg)
+        return [f"--{option.name}" if text == "true" else f"--no-{option.name}"]
+    try:
+        return [f"--{option.name}={value}" for value in (shlex.split(text) if option.is_repeatable else [text])]
+    except ValueError as error:
+        msg = f"--{option.name}: {error} in its value: close the quotes"
+        raise ConfigurationError(msg) from error
 
 
 def locations(settings: BaseModel) -> Iterator[tuple[str, AnyPath]]:
@@ -197,22 +189,19 @@ def _fields(model: type[BaseModel]) -> Iterator[Option]:
 
 def _both(one: Option, other: Option) -> Option:
     """The option that two kinds of a section have."""
-    choices = dict.fromkeys((*one.choices, *other.choices))
-    schema = {**one.schema, "enum": list(choices)} if choices else dict(one.schema)
-    if choices:
-        schema.pop("const", None)
-    return replace(one, schema=schema, kinds=(*one.kinds, *other.kinds))
+    schema = {name: value for name, value in one.schema.items() if name != "const"}
+    if choices := dict.fromkeys((*one.choices, *other.choices)):
+        schema["enum"] = list(choices)
+    return replace(one, schema=schema)
 
 
-def _kind(kinds: Sequence[type[BaseModel]], section: str, given: Mapping[str, Any]) -> type[BaseModel] | None:
-    """The kind that a section chooses by itself; None where it chooses none."""
-    for kind in kinds:
-        words = getattr(kind, "chosen_by", "").split(" ")
-        for option, value in pairwise(words):
-            key = "type" if option == f"--{section}" else option.removeprefix("--")
-            if option.startswith("--") and key in given and (value.isupper() or given[key] == value):
-                return kind
-    return None
+def _fits(kind: type[BaseModel], section: Mapping[str, Any]) -> bool:
+    """Whether a kind of a section has all fields of `section`, and the values that tell kinds apart."""
+    options = {option.path[0]: option for option in _fields(kind)}
+    return all(
+        name in options and ("const" not in options[name].schema or value in options[name].choices)
+        for name, value in section.items()
+    )
 
 
 def _as_text(default: Any) -> str:
@@ -225,11 +214,3 @@ def _as_text(default: Any) -> str:
             return shlex.join(map(str, default))
         case _:
             return str(default)
-
-
-def _split_values(name: str, text: str) -> list[str]:
-    try:
-        return shlex.split(text)
-    except ValueError as error:
-        msg = f"--{name}: {error} in its value: close the quotes"
-        raise ConfigurationError(msg) from error

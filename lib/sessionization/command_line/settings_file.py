@@ -1,6 +1,5 @@
 """The settings file of a deployment: YAML with a section per subject, which all jobs read."""
 
-import difflib
 from collections.abc import Hashable
 from pathlib import Path
 from typing import Any
@@ -42,9 +41,7 @@ def read_settings_file(file: Path) -> dict[str, Any]:
     known = (*STREAM_SECTIONS, *JOB_SECTIONS)
     for name, section in content.items():
         if name not in known:
-            close = difflib.get_close_matches(str(name), known, 1)
-            advice = f"did you mean {close[0]}?" if close else f"there are {', '.join(known)}"
-            msg = f"--settings {file}: {name} is no section; {advice}"
+            msg = f"--settings {file}: {name} is no section; there are {', '.join(known)}"
             raise ConfigurationError(msg)
         if name != "run_for" and not isinstance(section, dict):
             msg = f"--settings {file}: {name} has no fields: write them below it, or leave it out"

@@ -7,7 +7,6 @@ from typing import Annotated
 
 from pydantic import BeforeValidator
 
-from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.streams import STREAMS
 
@@ -18,21 +17,20 @@ _SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "ke
 _FROM_ENVIRONMENT = "env:"
 SCOPE_PREFIX = "secret:"
 
-_JAAS = "jaas"
-_JAAS_OPTION = r"""\s+([\w.]+)\s*=\s*(?:"[^"\\]*"|[^\s"';=\\]+)"""
-_JAAS_LINE = re.compile(rf"[\w.$]+\s+(?:required|requisite|sufficient|optional)((?:{_JAAS_OPTION})*)\s*;")
-_SECRET_JAAS_OPTION = re.compile(r"pass|pwd|secret|token|key|credential|assertion", re.IGNORECASE)
-"""Login modules may have options of their own, so a harmless name such as `keyTab` also counts as a secret."""
+_JAAS_LINE_WITHOUT_OPTIONS = re.compile(r"[\w.$]+\s+(?:required|requisite|sufficient|optional)\s*;")
+"""A login module without options, such as Amazon's IAMLoginModule, has no secret."""
 
 SERVICE_CREDENTIAL = "databricks.serviceCredential"
-_OPTIONS_OF_DATABRICKS = (SERVICE_CREDENTIAL, "databricks.serviceCredential.scope", "maxPartitions")
 _SOURCE_OPTIONS = (
     "fetchOffset.numRetries",
     "fetchOffset.retryIntervalMs",
     "groupIdPrefix",
     "kafkaConsumer.pollTimeoutMs",
     "minPartitions",
-    *_OPTIONS_OF_DATABRICKS,
+    # Only Databricks' Kafka source has these.
+    SERVICE_CREDENTIAL,
+    "databricks.serviceCredential.scope",
+    "maxPartitions",
 )
 _SET_BY_THE_JOB = {
     "kafka.bootstrap.servers",
@@ -75,15 +73,7 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
 def _is_plain_secret(name: str, value: str) -> bool:
     if value.startswith((_FROM_ENVIRONMENT, SCOPE_PREFIX)) or not any(part in name for part in _SECRET_PARTS):
         return False
-    return not (_JAAS in name and _is_jaas_line_without_secret(value))
-
-
-def _is_jaas_line_without_secret(text: str) -> bool:
-    """Whether the text is a login module with options that are no secrets, as for IAM; in doubt it is not."""
-    line = _JAAS_LINE.fullmatch(text)
-    return line is not None and not any(
-        _SECRET_JAAS_OPTION.search(option) for option in re.findall(_JAAS_OPTION, line[1])
-    )
+    return not ("jaas" in name and _JAAS_LINE_WITHOUT_OPTIONS.fullmatch(value))
 
 
 def check_client_options(given: object) -> dict[str, str]:
@@ -109,19 +99,6 @@ def check_client_options(given: object) -> dict[str, str]:
 
 KafkaOptions = Annotated[dict[str, str], BeforeValidator(check_client_options)]
 """A pydantic field of the client's options by name; references to secrets are not resolved."""
-
-
-def refuse_options_of_databricks(options: Mapping[str, str]) -> None:
-    """Raises `ConfigurationError` for an option that only the Kafka source of Databricks has, where this is another.
-
-    `make deploy` checks a bundle's options elsewhere, so settings accept them anywhere.
-    """
-    if on_databricks():
-        return
-    for name in _OPTIONS_OF_DATABRICKS:
-        if name in options:
-            msg = f"--kafka-option {name} works on Databricks only: leave it out here"
-            raise ConfigurationError(msg)
 
 
 def uses_service_credential(options: Mapping[str, str]) -> bool:

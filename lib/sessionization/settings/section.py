@@ -1,7 +1,5 @@
 """What the sections of a settings file have in common."""
 
-from typing import ClassVar
-
 from pydantic import BaseModel, ConfigDict
 
 
@@ -18,6 +16,3 @@ class Section(BaseModel):
     """A part of the settings. Durations are milliseconds in code (`heartbeat_ms`) and text in a file (`heartbeat`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=written_name)
-
-    chosen_by: ClassVar[str] = ""
-    """For a section of several kinds: the options that choose this kind, for messages."""

@@ -1,6 +1,6 @@
 """The settings of the stream, as its settings file has them: a class per section, checked once, here."""
 
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
 
@@ -33,8 +33,6 @@ def _kind_by(key: str, default: str) -> Discriminator:
 class FilesSource(Section):
     """Messages in folders of JSON files."""
 
-    chosen_by: ClassVar[str] = "--source files"
-
     type: Literal["files"] = Field("files", description="where device events come from")
     input: Location = Field(
         description="files: folder that holds the folders pc_sessions and console_sessions, a path or a URI; "
@@ -44,8 +42,6 @@ class FilesSource(Section):
 
 class KafkaSource(Section):
     """Messages in Kafka topics."""
-
-    chosen_by: ClassVar[str] = "--source kafka"
 
     type: Literal["kafka"] = Field("kafka", description="where device events come from")
     bootstrap_servers: str = Field(
@@ -75,8 +71,6 @@ class KafkaSource(Section):
 class TablesSink(Section):
     """Changes go to session_changes."""
 
-    chosen_by: ClassVar[str] = "--sink tables"
-
     type: Literal["tables"] = Field(
         "tables",
         description="where changes go: tables means session_changes, kafka (needs source kafka) means the output "
@@ -86,8 +80,6 @@ class TablesSink(Section):
 
 class TopicSink(Section):
     """Changes go to a topic on the brokers of the source."""
-
-    chosen_by: ClassVar[str] = "--sink kafka"
 
     type: Literal["kafka"] = Field("kafka", description=str(TablesSink.model_fields["type"].description))
     output_topic: Annotated[str, BeforeValidator(check_output_topic)] = Field(
@@ -152,16 +144,12 @@ class _Pace(Section):
 class MicroBatchPace(_Pace):
     """How often the queries run."""
 
-    chosen_by: ClassVar[str] = "--mode micro-batch"
-
     mode: Literal["micro-batch"] = Field("micro-batch", description=_MODE)
     trigger_ms: PositiveDuration = Field(1_000, description=_TRIGGER)
 
 
 class RealTimePace(_Pace):
     """Real-Time Mode: `trigger_ms` is how long a batch lasts."""
-
-    chosen_by: ClassVar[str] = "--mode real-time"
 
     mode: Literal["real-time"] = Field("real-time", description=_MODE)
     trigger_ms: Annotated[Duration, Field(ge=SHORTEST_REAL_TIME_MS)] = Field(5 * MINUTE_MS, description=_TRIGGER)

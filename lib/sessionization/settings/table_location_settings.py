@@ -1,6 +1,6 @@
 """The section `tables`: where the tables are, a folder on a laptop, a schema of Unity Catalog on Databricks."""
 
-from typing import Annotated, Any, ClassVar
+from typing import Annotated, Any
 
 from pydantic import Discriminator, Field, PlainSerializer, PlainValidator, Tag, WithJsonSchema
 
@@ -19,15 +19,11 @@ Location = Annotated[
 class FolderTables(Section):
     """Tables in the folders of a warehouse."""
 
-    chosen_by: ClassVar[str] = "--warehouse PATH"
-
     warehouse: Location = Field(description="folder of the Delta tables; a path or a URI")
 
 
 class CatalogTables(Section):
     """Tables in a schema of Unity Catalog."""
-
-    chosen_by: ClassVar[str] = "--catalog NAME and --schema NAME"
 
     catalog: str = Field(description="Unity Catalog catalog of the tables, on Databricks")
     schema_name: str = Field(description="schema of the tables in the catalog")
@@ -36,14 +32,14 @@ class CatalogTables(Section):
 def _kind(section: Any) -> str | None:
     """Which kind of tables a section describes; None where it describes none."""
     if isinstance(section, Section):
-        return type(section).__name__
+        return "catalog" if isinstance(section, CatalogTables) else "folder"
     if "warehouse" in section:
-        return FolderTables.__name__
-    return CatalogTables.__name__ if section.keys() & {"catalog", "schema"} else None
+        return "folder"
+    return "catalog" if section.keys() & {"catalog", "schema"} else None
 
 
 Tables = Annotated[
-    Annotated[FolderTables, Tag(FolderTables.__name__)] | Annotated[CatalogTables, Tag(CatalogTables.__name__)],
+    Annotated[FolderTables, Tag("folder")] | Annotated[CatalogTables, Tag("catalog")],
     Discriminator(
         _kind,
         custom_error_type="no_location",

@@ -16,7 +16,6 @@ from pyspark import SparkConf, SparkContext, java_gateway
 from pyspark.errors import PySparkRuntimeError
 from pyspark.sql import SparkSession
 
-from sessionization.command_line.other_pyspark import refuse_other_pyspark
 from sessionization.errors import SetupError
 from sessionization.session_conf import COMPACTION_CONF
 from sessionization.stop_signals import preserve_interrupt_handler
@@ -51,7 +50,6 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
 
     Raises `SetupError` where this machine or its environment does not let the engine start.
     """
-    refuse_other_pyspark()
     own_environment()
     temporary = tempfile.gettempdir()  # Java alone would not ask TMPDIR
     log_file.parent.mkdir(parents=True, exist_ok=True)

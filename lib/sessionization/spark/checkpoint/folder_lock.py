@@ -15,7 +15,6 @@ from typing import IO
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
 from sessionization.files import appendable, is_on_local_disk
 from sessionization.hadoop_path import AnyPath
-from sessionization.processes import is_alive, pid_scope
 from sessionization.say import Say
 
 _WAIT_S = 20
@@ -93,8 +92,8 @@ def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s
             owner = _describe_owner(file)
             if time.monotonic() >= deadline_s:
                 msg = (
-                    f"{locked} is in use by {owner}: stop that first; "
-                    "a second one next to it needs a --checkpoints folder and tables of its own"
+                    f"{locked} is in use by {owner}, or by the engine that it left behind (`lsof {file.name}`): "
+                    "stop that first; a second job needs a --checkpoints folder and tables of its own"
                 )
                 raise CheckpointError(msg) from None
             if not has_reported:
@@ -112,7 +111,7 @@ def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s
 
 def _write_owner(file: IO[str]) -> None:
     """Write the owner into the lock file, for messages only: a full disk must not stop the job."""
-    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "pids": pid_scope(), "since": _now()})
+    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()})
     with suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), owner.encode())  # unbuffered: a buffered rest would fail again in close()
@@ -122,13 +121,9 @@ def _describe_owner(file: IO[str]) -> str:
     file.seek(0)
     try:
         owner = json.loads(file.read())
-        process = f"process {owner['pid']} on {owner['host']} since {owner['since']}"
-        is_visible_here = (owner["host"], owner.get("pids")) == (socket.gethostname(), pid_scope())
-        if is_visible_here and not is_alive(owner["pid"]):
-            return f"the engine that {process} has left behind (`lsof {file.name}` names it)"
+        return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
     except (ValueError, LookupError, TypeError):  # the owner is just writing it
         return "another job"
-    return process
 
 
 def _now() -> str:

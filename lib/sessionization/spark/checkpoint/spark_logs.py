@@ -118,11 +118,6 @@ def source_entries(query: AnyPath, batch_id: int) -> Iterator[SourceEntry]:
             yield from (entry for entry in map(_parse_source_entry, _read_source_log(file)) if entry.number <= last)
 
 
-def last_source_entry(query: AnyPath, batch_id: int) -> int:
-    """The last entry of the file source's log that a micro-batch took; -1 before the first."""
-    return -1 if batch_id < 0 else _last_taken(read_started_batch(query, batch_id))
-
-
 def newest_compacted(query: AnyPath) -> AnyPath | None:
     """The newest compacted file of a query's file source, which has nearly all entries."""
     files = [file for file in (query / "sources" / "0").glob("*.compact") if _SOURCE_LOG_FILE.fullmatch(file.name)]
@@ -140,8 +135,9 @@ def shorten_source_log(query: AnyPath, remaining: Callable[[list[SourceEntry], i
         compacted = newest_compacted(query)
         if compacted is None:
             return 0
-        last_committed = last_source_entry(query, newest_committed_batch(query))
-        lines = list(_read_source_log(compacted))
+        committed = newest_committed_batch(query)
+        last_committed = -1 if committed < 0 else _last_taken(read_started_batch(query, committed))
+        lines = _read_source_log(compacted)
         stays = remaining(list(map(_parse_source_entry, lines)), last_committed)
         if not all(stays):
             compacted.with_name(f".{compacted.name}.crc").unlink(missing_ok=True)  # the checksum of the former content
@@ -162,13 +158,12 @@ def _last_taken(batch: StartedBatch) -> int:
     return int(offset["logOffset"]) if isinstance(offset, dict) and "logOffset" in offset else -1
 
 
-def _read_source_log(file: AnyPath) -> Iterator[str]:
-    with file.open(encoding="utf-8") as lines:
-        version = next(lines, "").strip()
-        if version != _VERSION:
-            msg = f"{file.name} of the file log is {version!r}"
-            raise ValueError(msg)
-        yield from (line.rstrip("\n") for line in lines if line.strip())
+def _read_source_log(file: AnyPath) -> list[str]:
+    version, *lines = file.read_text(encoding="utf-8").split("\n")
+    if version != _VERSION:
+        msg = f"{file.name} of the file log is {version!r}"
+        raise ValueError(msg)
+    return [line for line in lines if line.strip()]
 
 
 def _parse_source_entry(line: str) -> SourceEntry:

@@ -2,7 +2,6 @@
 
 import json
 import re
-from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
@@ -13,7 +12,7 @@ from pyspark.sql import functions as F
 
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
-from sessionization.settings.kafka_options import refuse_options_of_databricks, resolve_secrets
+from sessionization.settings.kafka_options import resolve_secrets
 from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.topic_offsets import Offsets
@@ -22,46 +21,22 @@ from sessionization.streams import STREAMS
 CLOCKS_DIFFER_MS = 60_000
 """How long before the first start `--starting-offsets latest` reads from: the brokers' clocks may be behind."""
 _ANSWER_WITHIN_MS = 10_000
-_UNKNOWN_TOPIC = r"UnknownTopic\w*Exception|UNKNOWN_TOPIC"
 _REFUSALS = (
     (
-        _UNKNOWN_TOPIC,
+        r"UnknownTopic\w*Exception|UNKNOWN_TOPIC",
         "has no topic {topic} now: if it was there before, start again in a minute, or name the brokers that have it; "
         "create it only if it never was there (docs/runbook.md, 'A topic was deleted')",
     ),
-    (r"InvalidTopicException", "refuses the topic's name {topic}"),
-    (
-        r"JAAS config|Could not find a .KafkaClient. entry",
-        "cannot be signed in to: kafka.sasl.jaas.config is missing or no JAAS line: write CLASS required "
-        'NAME="VALUE"; with the semicolon',
+    (  # the cause may repeat words of the line
+        r"JAAS config|Could not find a .KafkaClient. entry|No LoginModule found|Class \S+ could not be found",
+        'cannot be signed in to: kafka.sasl.jaas.config is missing, is no JAAS line (CLASS required NAME="VALUE"; with '
+        "the semicolon), or a class of --kafka-option is not there (docs/kafka.md)",
     ),
     (
-        r"No LoginModule found|Class \S+ could not be found",
-        "cannot be signed in to, because a class that --kafka-option names is not there: on Databricks Kafka's classes "
-        "have the prefix kafkashaded., elsewhere none; for Amazon MSK see docs/kafka.md",
-    ),
-    (
-        r"PKIX path",
-        "shows a certificate of an authority that this job does not trust: name the authority's certificate with "
-        "--kafka-option kafka.ssl.truststore.type=PEM and kafka.ssl.truststore.location=FILE",
-    ),
-    (
-        r"token endpoint|retrieving token",
-        "needs a token, and the token endpoint gives none: check the client and its secret in kafka.sasl.jaas.config, "
-        "kafka.sasl.oauthbearer.token.endpoint.url and kafka.sasl.login.callback.handler.class",
-    ),
-    (
-        r"AWS IAM Credentials|Unable to load credentials",
-        "cannot be signed in to, because no AWS credentials are found: give this machine or cluster a role, or set "
-        "AWS_PROFILE",
-    ),
-    (
-        r"SaslAuthenticationException",
-        "refuses this job's user: check user, password or token in kafka.sasl.jaas.config, and kafka.sasl.mechanism",
-    ),
-    (
+        r"PKIX path|token endpoint|retrieving token|AWS IAM Credentials|Unable to load credentials|"
         r"(?:Sasl|Ssl)\w*Exception|\w*(?:Authentication|Authorization)Exception",
-        "does not let this job read {topic}: check the --kafka-option values for security, and the topic's permissions",
+        "does not let this job read {topic} ({cause}): check the --kafka-option values for security, and the topic's "
+        "permissions (docs/kafka.md)",
     ),
     (
         r"No resolvable bootstrap urls|Invalid url in bootstrap",
@@ -153,27 +128,11 @@ def check_topics(spark: SparkSession, settings: Brokers, topics: tuple[str, ...]
             raise ConfigurationError(_refusal(settings, topic, str(error))) from error
 
 
-def remedy_for_topics(
-    spark: SparkSession, settings: Brokers, topics: tuple[str, ...], causes: Iterable[str]
-) -> str | None:
-    """If a query ended because a topic was unknown, ask again, and return what to do; None for other causes.
-
-    A topic is unknown for a moment while its leader changes or a broker restarts.
-    """
-    if not any(re.search(_UNKNOWN_TOPIC, cause) for cause in causes):
-        return None
-    try:
-        check_topics(spark, settings, topics)
-    except ConfigurationError as error:
-        return str(error)
-    return "the topics are there now: nothing is lost, unless one was made anew; start again with the same options"
-
-
 def _refusal(settings: Brokers, topic: str, error_text: str) -> str:
     brokers = f"--bootstrap-servers {settings.kafka.bootstrap_servers}"
     for pattern, message in _REFUSALS:
         if re.search(pattern, error_text):
-            return f"{brokers} {message.format(topic=topic)}"
+            return f"{brokers} {message.format(topic=topic, cause=root_cause(error_text))}"
     return f"{brokers}: topic {topic} cannot be read: {root_cause(error_text)}"
 
 
@@ -182,7 +141,6 @@ def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
 
     Unless the settings say otherwise, readers take no record of a transaction before it is committed.
     """
-    refuse_options_of_databricks(settings.kafka.kafka_option)
     read_secret = partial(_databricks_secret, spark) if on_databricks() else None
     options = {"kafka.isolation.level": "read_committed"} | resolve_secrets(settings.kafka.kafka_option, read_secret)
     return options | {"kafka.bootstrap.servers": str(settings.kafka.bootstrap_servers)}

@@ -1,6 +1,7 @@
 """The files of the streams' folders: which of them hold messages, and why the others are not read."""
 
 import os
+from collections import defaultdict
 from collections.abc import Container
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -14,29 +15,17 @@ EMPTY = "are empty, and are read once they are not"
 
 
 @dataclass(slots=True)
-class Unread:
-    """How many entries of a folder are not read for one reason, and the name of one."""
-
-    count: int = 0
-    example: str = ""
-
-
-@dataclass(slots=True)
 class StreamFolder:
-    """What a stream's folder holds: the path and status of each file to read, and by reason what is not read."""
+    """What a stream's folder holds: the path and status of each file to read, and by reason the names of the others."""
 
     files: list[tuple[str, os.stat_result]] = field(default_factory=list)
-    unread: dict[str, Unread] = field(default_factory=dict)
-
-    def leave(self, reason: str, name: str) -> None:
-        unread = self.unread.setdefault(reason, Unread(example=printable(name)))
-        unread.count += 1
+    unread: defaultdict[str, list[str]] = field(default_factory=lambda: defaultdict(list))
 
     def warnings(self, stream: str) -> dict[str, str]:
         """A line for each reason for which entries are not read, by stream and reason."""
         return {
-            f"{stream} {reason}": f"{unread.count:,} entries of {stream} {reason}: {unread.example}"
-            for reason, unread in self.unread.items()
+            f"{stream} {reason}": f"{len(names):,} entries of {stream} {reason}: {printable(names[0])}"
+            for reason, names in self.unread.items()
         }
 
 
@@ -54,26 +43,26 @@ def list_folder(folder: Path, known: Container[str] = ()) -> StreamFolder:
     except FileNotFoundError:
         pass
     except OSError as error:
-        found.leave(f"cannot be listed to the end ({error.strerror})", folder.name)
+        found.unread[f"cannot be listed to the end ({error.strerror})"].append(folder.name)
     return found
 
 
 def _look_at(entry: "os.DirEntry[str]", found: StreamFolder) -> None:
     try:
         if not entry.name.endswith(ENDINGS):
-            found.leave(FOLDER if entry.is_dir() else OTHER_ENDING, entry.name)
+            found.unread[FOLDER if entry.is_dir() else OTHER_ENDING].append(entry.name)
         elif not entry.is_file():
-            found.leave(FOLDER, entry.name)
+            found.unread[FOLDER].append(entry.name)
         elif not os.access(entry.path, os.R_OK):
-            found.leave(UNREADABLE, entry.name)
+            found.unread[UNREADABLE].append(entry.name)
         elif (status := entry.stat()).st_size == 0:
-            found.leave(EMPTY, entry.name)
+            found.unread[EMPTY].append(entry.name)
         else:
             found.files.append((entry.path, status))
     except FileNotFoundError:  # it has just been deleted or renamed
         pass
     except OSError as error:  # such as a symbolic link to itself
-        found.leave(f"cannot be looked at ({error.strerror})", entry.name)
+        found.unread[f"cannot be looked at ({error.strerror})"].append(entry.name)
 
 
 def is_message_file(name: str) -> bool:

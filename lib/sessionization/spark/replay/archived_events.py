@@ -6,7 +6,6 @@ from operator import itemgetter
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark import SparkFiles
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -17,7 +16,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.replay.device_replay import replay
-from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, StoredClock
+from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 
 _CHANGE_SCHEMA = pa.schema(
     [
@@ -53,7 +52,7 @@ def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
 
 
 def replayed_changes(
-    events: DataFrame, clock: StoredClock, rules: Rules, layout: StateLayout, partitions: int
+    events: DataFrame, clock: MicroBatchClock, rules: Rules, layout: StateLayout, partitions: int
 ) -> DataFrame:
     """Replay each device's events, and return its changes without heartbeats, in the columns of `session_changes`.
 
@@ -69,7 +68,7 @@ def replayed_changes(
     """
 
     def replay_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _replay_devices(batches, clock.load(SparkFiles.get), rules, layout)
+        return _replay_devices(batches, clock, rules, layout)
 
     changes = (
         events.select("device_id", "ingested_ms", pack_event().alias("event"))

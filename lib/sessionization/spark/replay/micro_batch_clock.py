@@ -1,18 +1,24 @@
 """The clock of replayed micro-batches: from the stream's tables where they record it, and regular elsewhere."""
 
 from bisect import bisect_left
-from collections.abc import Callable
-from dataclasses import dataclass, field, replace
-from pathlib import Path
+from collections.abc import Sequence
+from dataclasses import dataclass, field
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+from pyspark.sql import SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.clock import wall_clock_ms
+from sessionization.durations import DAY_MS
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 
 Instants = NDArray[np.int64]
 """UTC milliseconds."""
 
 _NEVER_MS = 1 << 62
-_COLUMNS = ("known", "took", "up_to")
+_AT = "unix_millis(processed_at)"
 EVERY_MS = 1_000
 """How often a simulated stream has a micro-batch."""
 
@@ -75,110 +81,70 @@ class MicroBatchClock:
         return np.where(ingested_ms < self.from_ms, np.minimum(self.all_at_or_after(ingested_ms), clock), clock)
 
 
-Changed = tuple[ArrayLike, ArrayLike, ArrayLike]
-"""For each micro-batch with changes: its clock, and the oldest and newest ingest time of their messages."""
-Known = tuple[ArrayLike, ArrayLike]
-"""For each micro-batch: its clock, and how many events it took."""
+def build_clock(
+    changed: Sequence[ArrayLike],
+    known: Sequence[ArrayLike],
+    *,
+    until_ms: int,
+    is_whole: bool = True,
+    goes_on: bool = False,
+) -> MicroBatchClock:
+    """A clock from the stream's tables.
 
+    The tables do not record which micro-batch took a message that changed nothing. The clock assigns it to the first
+    micro-batch with events after its ingest time, unless a micro-batch is known to start with later messages.
 
-@dataclass(frozen=True)
-class _ClockPart:
-    """The instants of some micro-batches; `oldest_ms` is the oldest ingest time of these and all later ones."""
-
-    known: Instants
-    took: Instants
-    up_to: Instants
-    oldest_ms: int
-
-
-def _clock_part(changed: Changed, known: Known, later_oldest_ms: int) -> _ClockPart:
-    """The part of a clock, before later micro-batches whose messages are no older than `later_oldest_ms`."""
+    Args:
+        changed: of each micro-batch with changes its clock, and the oldest and newest ingest time of their messages.
+        known: of each micro-batch its clock, and how many events it took.
+        until_ms: the clock of the last micro-batch.
+        is_whole: whether the first micro-batch here is the stream's first; it then took all older messages.
+        goes_on: as in `MicroBatchClock`.
+    """
     changed_ms, oldest_ms, newest_ms = (np.asarray(values, np.int64) for values in changed)
     known_ms, events = (np.asarray(values, np.int64) for values in known)
     took_ms = np.unique(np.concatenate([changed_ms, known_ms[events > 0]]))
     least_ms, most_ms = np.full(len(took_ms) + 1, _NEVER_MS), np.zeros(len(took_ms), np.int64)
     position = np.searchsorted(took_ms, changed_ms)
     least_ms[position], most_ms[position] = oldest_ms, newest_ms
-    least_ms[-1] = later_oldest_ms
     later_ms = np.minimum.accumulate(least_ms[::-1])[::-1][1:]
-    return _ClockPart(
-        known=np.unique(np.concatenate([known_ms, changed_ms])),
+    return MicroBatchClock(
+        until_ms,
+        known=np.unique(np.concatenate([known_ms, changed_ms])) if len(known_ms) else known_ms,
         took=took_ms,
-        up_to=np.maximum(most_ms, np.minimum(took_ms, later_ms - 1)),
-        oldest_ms=int(least_ms.min()),
+        up_to=np.maximum.accumulate(np.maximum(most_ms, np.minimum(took_ms, later_ms - 1))),
+        from_ms=0 if is_whole or not len(changed_ms) else int(oldest_ms.min()),
+        goes_on=goes_on,
     )
 
 
-@dataclass(frozen=True)
-class StoredClock:
-    """A clock whose instants are in files, of eight bytes an instant. It is small, so that it can be sent to tasks."""
+def stream_clock(spark: SparkSession, location: TableLocation, from_ms: int, to_ms: int) -> MicroBatchClock:
+    """The clock of the micro-batches from `from_ms` to a day after `to_ms`, as far as the tables record them.
 
-    clock: MicroBatchClock
-    """The clock without instants."""
-    micro_batches: int
-    names: dict[str, str]
-    """The name of the file of each column of instants in `MicroBatchClock`."""
-
-    def load(self, path_of: Callable[[str], str]) -> MicroBatchClock:
-        """The clock, mapped into memory; `path_of` returns where a file of that name is."""
-        known, took, up_to = (_map_instants(path_of(self.names[column])) for column in _COLUMNS)
-        return replace(self.clock, known=known, took=took, up_to=up_to)
-
-
-class ClockBuilder:
-    """Builds a clock from rows of the stream's tables, with those of one part, such as a day, in memory at a time.
-
-    The tables do not record which micro-batch took a message that changed nothing. The clock assigns it to the first
-    micro-batch with events after its ingest time, unless a micro-batch is known to start with later messages.
+    The driver and each task hold 24 bytes for each of them, 2 MB for a day with one per second.
     """
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder
-        self._parts = self._micro_batches = 0
-        self._oldest_ms = self._first_changed_ms = _NEVER_MS
-        self._has_known = False
-
-    def add_earlier(self, changed: Changed, known: Known) -> None:
-        """Add micro-batches, in any order, that are earlier than all that were added before."""
-        part = _clock_part(changed, known, self._oldest_ms)
-        self._oldest_ms = part.oldest_ms
-        self._first_changed_ms = min([self._first_changed_ms, *np.asarray(changed[0], np.int64).tolist()])
-        self._has_known |= len(np.asarray(known[0])) > 0
-        self._micro_batches += len(part.took)
-        for column in _COLUMNS:
-            getattr(part, column).tofile(self._part(column, self._parts))
-        self._parts += 1
-
-    @property
-    def first_changed_ms(self) -> int | None:
-        """The clock of the first micro-batch with changes; None without one."""
-        return None if self._first_changed_ms == _NEVER_MS else self._first_changed_ms
-
-    def build(self, *, until_ms: int, is_whole: bool, goes_on: bool) -> StoredClock:
-        """Join the parts, in files in the folder of this builder.
-
-        Args:
-            until_ms: the clock of the last micro-batch.
-            is_whole: whether the first micro-batch here is the stream's first; it then took all older messages.
-            goes_on: as in `MicroBatchClock`.
-        """
-        from_ms = 0 if is_whole or self._oldest_ms == _NEVER_MS else self._oldest_ms
-        names = {column: f"{self._folder.name}-{column}" for column in _COLUMNS}
-        newest_ms = 0
-        for column, name in names.items():
-            with (self._folder / name).open("wb") as joined:
-                for number in reversed(range(self._parts if column != "known" or self._has_known else 0)):
-                    instants = np.fromfile(self._part(column, number), np.int64)
-                    if column == "up_to" and len(instants):
-                        instants = np.maximum.accumulate(np.maximum(instants, newest_ms))
-                        newest_ms = int(instants[-1])
-                    instants.tofile(joined)
-        return StoredClock(MicroBatchClock(until_ms, from_ms=from_ms, goes_on=goes_on), self._micro_batches, names)
-
-    def _part(self, column: str, number: int) -> Path:
-        return self._folder / f"{column}.{number}"
-
-
-def _map_instants(path: str) -> Instants:
-    # An empty file cannot be mapped.
-    return np.memmap(path, np.int64, "r") if Path(path).stat().st_size else _no_instants()
+    changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat' AND ingested_at IS NOT NULL")
+    progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
+    (recorded,) = progress.selectExpr(
+        f"min(CASE WHEN started > 0 THEN {_AT} END) AS first_start_ms", f"max({_AT}) AS newest_ms"
+    ).collect()
+    begin, end = (F.timestamp_millis(F.lit(instant_ms)) for instant_ms in (from_ms, to_ms + DAY_MS))
+    is_within, ingested = F.col("processed_at").between(begin, end), F.unix_millis("ingested_at")
+    changed = (
+        changes.where(F.col("change_date").between(F.to_date(begin), F.to_date(end)) & is_within)
+        .groupBy(F.expr(_AT).alias("at"))
+        .agg(F.min(ingested).alias("oldest"), F.max(ingested).alias("newest"))
+        .toArrow()
+    )
+    known = progress.where(is_within).selectExpr(f"{_AT} AS at", "rows_in").toArrow()
+    clocks = np.concatenate([changed["at"].to_numpy(), known["at"].to_numpy()])
+    newest_ms = int(clocks.max()) if len(clocks) else wall_clock_ms()
+    until_ms = min(to_ms, newest_ms)
+    first_changed_ms = int(changed["at"].to_numpy().min()) if len(changed) else _NEVER_MS
+    return build_clock(
+        [column.to_numpy() for column in changed.columns],
+        [column.to_numpy() for column in known.columns],
+        until_ms=until_ms,
+        is_whole=recorded.first_start_ms is not None and first_changed_ms <= recorded.first_start_ms,
+        goes_on=max(newest_ms, recorded.newest_ms or 0) > until_ms,
+    )

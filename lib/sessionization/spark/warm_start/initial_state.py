@@ -3,7 +3,6 @@
 import json
 from dataclasses import dataclass, replace
 
-from pyspark import SparkFiles
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -20,7 +19,7 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.processor import GROUPING_KEY
 from sessionization.spark.operator.seed import pack_seed
 from sessionization.spark.replay.archived_events import read_events
-from sessionization.spark.replay.stream_clock import stream_clock
+from sessionization.spark.replay.micro_batch_clock import stream_clock
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import read_position
@@ -140,30 +139,29 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
     spark, location, checkpoint = context.spark, context.location, context.checkpoint
     rules, layout, pinned = checkpoint.in_force.rules, checkpoint.layout, checkpoint.pinned
     span = MemorySpan(newest_clock_ms(spark, location), rules)
-    with stream_clock(spark, location, span.changes_since_ms, wall_clock_ms()) as stored_clock:
-        clock = stored_clock.load(SparkFiles.get)
-        span = replace(span, newest_ms=max(span.newest_ms, *clock.known[-1:].tolist(), 0))
-        recent = recent_changes(location.read(spark.read, SESSION_CHANGES), span)
-        since = F.timestamp_millis(F.lit(span.ingested_since_ms(clock)))
-        messages = location.read(spark.read, RAW_EVENTS).where(F.col("ingested_at") >= since)
-        limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
-        events = without_change(read_events(messages, limits), recent)
-        entries = stored_entries(location.read(spark.read, SESSIONS), recent)
-        state = remembered_state(entries, events, stored_clock, span, layout).persist()
-        try:
-            unread = event_columns(state)
-            unread.write.mode("overwrite").parquet(str(unread_folder))
-            context.say(f"--from-sessions: {unread.count():,} events that {ARCHIVE} alone had read come first")
-            (
-                entry_columns(state)
-                .withColumn(GROUPING_KEY, layout.grouping_key())
-                .groupBy(GROUPING_KEY)
-                .agg(pack_seed(span.newest_ms).alias("seed"))
-                .write.mode("overwrite")
-                .parquet(str(seed_folder))
-            )
-        finally:
-            state.unpersist()
+    clock = stream_clock(spark, location, span.changes_since_ms, wall_clock_ms())
+    span = replace(span, newest_ms=max(span.newest_ms, *clock.known[-1:].tolist(), 0))
+    recent = recent_changes(location.read(spark.read, SESSION_CHANGES), span)
+    since = F.timestamp_millis(F.lit(span.ingested_since_ms(clock)))
+    messages = location.read(spark.read, RAW_EVENTS).where(F.col("ingested_at") >= since)
+    limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
+    events = without_change(read_events(messages, limits), recent)
+    entries = stored_entries(location.read(spark.read, SESSIONS), recent)
+    state = remembered_state(entries, events, clock, span, layout).persist()
+    try:
+        unread = event_columns(state)
+        unread.write.mode("overwrite").parquet(str(unread_folder))
+        context.say(f"--from-sessions: {unread.count():,} events that {ARCHIVE} alone had read come first")
+        (
+            entry_columns(state)
+            .withColumn(GROUPING_KEY, layout.grouping_key())
+            .groupBy(GROUPING_KEY)
+            .agg(pack_seed(span.newest_ms).alias("seed"))
+            .write.mode("overwrite")
+            .parquet(str(seed_folder))
+        )
+    finally:
+        state.unpersist()
 
 
 def _stream_unread(spark: SparkSession, folder: AnyPath) -> DataFrame:

@@ -14,7 +14,6 @@ import numpy as np
 import orjson
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute as pc  # type: ignore[import-untyped]
-from pyspark import SparkFiles
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -28,7 +27,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EVENT_COLUMNS
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
-from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, StoredClock
+from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 
@@ -143,7 +142,7 @@ def without_change(events: DataFrame, recent: DataFrame) -> DataFrame:
 
 
 def remembered_state(
-    entries: DataFrame, events: DataFrame, clock: StoredClock, span: MemorySpan, layout: StateLayout
+    entries: DataFrame, events: DataFrame, clock: MicroBatchClock, span: MemorySpan, layout: StateLayout
 ) -> DataFrame:
     """The state at `span.newest_ms`, and the events that were not applied to it.
 
@@ -160,7 +159,7 @@ def remembered_state(
     """
 
     def resume(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _resume_devices(batches, clock.load(SparkFiles.get), span, layout)
+        return _resume_devices(batches, clock, span, layout)
 
     no_text, no_time = F.lit(None).cast("string"), F.lit(None).cast("bigint")
     entry = F.to_json(F.struct("session_id", *STATE_SCHEMA.names))
