@@ -8,12 +8,14 @@ import pytest
 from sessionization import files
 from sessionization.durations import HOUR_MS
 from sessionization.errors import CheckpointError
+from sessionization.job.job_input import name_interrupted_files
 from sessionization.spark.checkpoint import file_source_log
 from sessionization.spark.checkpoint.file_source_log import (
     committed_files,
     committed_takes,
     forget_deleted_files,
     forget_merged_takes,
+    interrupted_files,
     log_bytes,
 )
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
@@ -88,6 +90,16 @@ def test_without_a_log_there_is_nothing_to_forget(job: Job) -> None:
     assert (forget(job), log_bytes(job.checkpoints / "archive")) == (0, 0)
 
 
+def test_the_files_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None:
+    query = job.checkpoints / "archive"
+    assert list(interrupted_files(query)) == []
+    log = {"9.compact": [(9, Path("/a.json"))], "10": [(10, Path("/b c.json")), (10, Path("/d.json"))]}
+    job.query("archive", log, read_to=9, committed=0, started=1)
+    assert [file.path for file in interrupted_files(query)] == [Path("/b c.json"), Path("/d.json")]
+    job.query("archive", log, read_to=10, committed=1, started=1)
+    assert list(interrupted_files(query)) == []
+
+
 def test_the_events_of_a_warm_start_are_no_input_files(job: Job) -> None:
     """They are the second source of `sessionize`, and the first micro-batch may have nothing else."""
     job.query("sessionize", {}, started=1, sources='-\n{{"logOffset":{}}}')
@@ -95,7 +107,7 @@ def test_the_events_of_a_warm_start_are_no_input_files(job: Job) -> None:
     (sessionize / "sources" / "1").mkdir()
     entry = {"path": "file:///c/unread/part-0.parquet", "timestamp": OLD_MS, "batchId": 9}
     (sessionize / "sources" / "1" / "0").write_text(f"v1\n{json.dumps(entry)}")
-    assert list(committed_files(sessionize)) == []
+    assert list(interrupted_files(sessionize)) == list(committed_files(sessionize)) == []
     assert committed_takes(sessionize) == set()
 
 
@@ -130,11 +142,25 @@ def test_the_entry_of_a_take_that_a_listing_lacks_stays(job: Job, monkeypatch: p
     assert forget_merged_takes(job.checkpoints / "archive") == 0
 
 
-def test_the_committed_files_are_those_of_committed_takes(job: Job) -> None:
+def test_the_files_of_takes_of_a_micro_batch_that_did_not_end_are_known(job: Job) -> None:
     takes = job.checkpoints / TAKES_FOLDER
     log = TakeLog(takes)
     for name in ("done", "cut off"):
         log.append([TakenFile(f"file:///in/pc_sessions/{name}.json", 0, 0, 5)])
     job.query("archive", {"0": [(0, takes / "0.take")], "1": [(1, takes / "1.take")]}, read_to=0, started=1)
-    assert committed_takes(job.checkpoints / "archive") == {0}
-    assert names(job) == ["done.json"]
+    query = job.checkpoints / "archive"
+    assert {file.path.name for file in interrupted_files(query)} == {"cut off.json"}
+    assert committed_takes(query) == {0}
+    assert {file.path.name for file in committed_files(query)} == {"done.json"}
+
+
+def test_a_start_names_the_largest_files_of_a_micro_batch_that_did_not_end(job: Job) -> None:
+    files = [job.file(f"pc_sessions/{name}.json") for name in ("1", "2", "3", "line\nbreak", "moved away")]
+    files[3].write_text("x" * 5_000)
+    files[4].unlink()
+    job.query("sessionize", {"0": [(0, file) for file in files]}, committed=-1, read_to=-1)
+    lines: list[str] = []
+    name_interrupted_files(job.checkpoints, lines.append)
+    [line] = lines
+    assert "it reads 5 files, the largest are pc_sessions/line\\nbreak.json (5,000 bytes), pc_sessions/" in line
+    assert "move that file out of its folder (docs/runbook.md, " in line

@@ -40,6 +40,7 @@ def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkey
         monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", failing_with(errno.ENOSPC))
     (tmp_path / "layout.json").unlink()
     for write in (
+        opened.restore_layout_file,
         opened.save_as_warm,
         lambda: opened.with_sink("kafka"),
         lambda: reopened(tmp_path),

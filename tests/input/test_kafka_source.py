@@ -124,3 +124,23 @@ def test_records_deleted_before_they_are_read_stop_the_query(broker: Broker, rea
     with pytest.raises(StreamingQueryException) as error:
         read(read_settings, 0)
     assert "start once with --accept-data-loss" in remedy_for([root_cause(str(error.value))])
+
+
+def test_advice_on_a_topic_that_was_unknown_depends_on_whether_it_is_there_now(
+    spark: SparkSession, broker: Broker, read: Read
+) -> None:
+    topics = ("pc_sessions",)
+    admin = AdminClient({"bootstrap.servers": broker.bootstrap_servers})
+    admin.delete_topics(list(topics))["pc_sessions"].result(30)
+    with pytest.raises(StreamingQueryException) as error:
+        read(settings(broker.bootstrap_servers), 0)
+    causes = ["java.io.IOException: gone", root_cause(str(error.value))]
+
+    def remedy(causes: list[str]) -> str | None:
+        return kafka_source.remedy_for_topics(spark, settings(broker.bootstrap_servers), topics, causes)
+
+    gone = f"--bootstrap-servers {broker.bootstrap_servers} has no topic pc_sessions now: if it was there before, start"
+    assert str(remedy(causes)).startswith(gone)
+    broker.create_topics(dict.fromkeys(topics, 1))
+    assert str(remedy(causes)).startswith("the topics are there now: nothing is lost, unless")
+    assert remedy(causes[:1]) is None

@@ -94,7 +94,7 @@ def test_who_cannot_sign_in_gets_one_line_and_no_secret_is_written(
     ended = run_job(broker, broker.client_options(mechanism), tmp_path)
     assert ended.code == 2
     assert "sessionize: --bootstrap-servers" in ended.lines[-1]
-    assert "--kafka-option values for security" in ended.lines[-1]
+    assert "kafka.sasl.jaas.config" in ended.lines[-1]
     assert files_with_a_secret(tmp_path, broker) == []
 
 

@@ -1,4 +1,4 @@
-"""The files of the input: takes them, and names those that are not read."""
+"""The files of the input: takes them, and names those that are not read or that may have ended the engine."""
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
@@ -8,12 +8,16 @@ from sessionization.errors import CheckpointError
 from sessionization.files import is_reachable_folder
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
+from sessionization.spark.checkpoint.file_source_log import interrupted_files
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.session import cores_of
 from sessionization.spark.input.file_taker import FileTaker
+from sessionization.spark.input.stream_folders import printable
 from sessionization.spark.job_context import JobContext
 from sessionization.streams import STREAMS
+
+_MOST_NAMES = 3
 
 
 @contextmanager
@@ -69,3 +73,33 @@ def watch_input(folder: AnyPath | None, unread: Callable[[], dict[str, str]], sa
         said.update(lines)
 
     return check
+
+
+def name_interrupted_files(checkpoints: AnyPath, say: Say) -> None:
+    """Print which files the micro-batches read that did not end, because one of these files may have ended the engine.
+
+    Raises `CheckpointError` where Spark's logs cannot be read.
+    """
+    files: dict[AnyPath, int] = {}
+    for name in (SESSIONIZE, ARCHIVE):
+        try:
+            files |= {path: _size(path) for path in {file.path for file in interrupted_files(checkpoints / name)}}
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            msg = f"--checkpoints {checkpoints}: the log of the files that {name} read cannot be read ({error})"
+            raise CheckpointError(msg) from error
+    if not files:
+        return
+    largest = sorted(files, key=files.__getitem__, reverse=True)[:_MOST_NAMES]
+    names = ", ".join(f"{printable(f'{file.parent.name}/{file.name}')} ({files[file]:,} bytes)" for file in largest)
+    say(
+        f"a micro-batch that did not end is repeated; it reads {len(files):,} files, the largest are {names}: if the "
+        "engine dies of one, move that file out of its folder (docs/runbook.md, 'A file ends the engine')"
+    )
+
+
+def _size(file: AnyPath) -> int:
+    """The size of a file in bytes; 0 where it was moved away."""
+    try:
+        return int(file.stat().st_size)
+    except OSError:
+        return 0

@@ -114,6 +114,7 @@ def _open_tables(
         refuse_missing_tables(spark, location)
     else:
         create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        checkpoint.restore_layout_file()
     since_ms = checkpoint.created_ms if checkpoint.is_warm else 0
     progress_log = ProgressLog(
         checkpoint.progress_folder, checkpoint.newest_started_batches(), since_ms, context.check_lease
@@ -134,6 +135,7 @@ def _open_tables(
         checkpoint.save_as_warm()
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False)
+        checkpoint.restore_layout_file()
     store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)
     if location.warehouse is None:
         views.create_views(spark, location)

@@ -12,7 +12,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import StreamError
-from sessionization.job.job_input import take_input
+from sessionization.job.job_input import name_interrupted_files, take_input
 from sessionization.job.preparation import (
     check_folders,
     check_metrics_package,
@@ -30,6 +30,7 @@ from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
+from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine.error_text import explain_engine_death, remedy_for, root_cause
 from sessionization.spark.engine.session import (
     describe_log,
@@ -37,6 +38,7 @@ from sessionization.spark.engine.session import (
     refuse_other_default_storage,
     session_for_uris,
 )
+from sessionization.spark.input.kafka_source import remedy_for_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
@@ -101,6 +103,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
 def _open_checkpoint(settings: SessionizeSettings, location: TableLocation, say: Say) -> Checkpoint:
     checkpoint = open_job_checkpoint(settings, location)
     say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
+    if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
+        say(ignored)
+    if settings.input_folder is not None:
+        name_interrupted_files(checkpoint.folder, say)
     return checkpoint
 
 
@@ -187,7 +193,9 @@ def _stop(context: JobContext, queries: Queries) -> list[str]:
 
 
 def _failure_message(context: JobContext, causes: list[str]) -> str:
-    return f"{'; '.join(causes)}: {remedy_for(causes)} (details: {context.log_place})"
+    settings = context.settings
+    remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
+    return f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
 
 
 def _count_live(context: JobContext, callbacks: JobCallbacks) -> int | None:

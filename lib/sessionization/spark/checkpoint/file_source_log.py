@@ -5,15 +5,18 @@ Spark never removes an entry. It holds all of them in memory, and writes all of 
 takes a file. So entries of deleted files are removed here, while the query is stopped.
 """
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from contextlib import suppress
 
 from sessionization.durations import HOUR_MS
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.spark_logs import (
     SourceEntry,
+    has_unfinished_batch,
+    last_source_entry,
     newest_committed_batch,
     newest_compacted,
+    newest_started_batch,
     shorten_source_log,
     source_entries,
 )
@@ -36,20 +39,43 @@ def committed_files(query: AnyPath) -> Iterator[TakenFile]:
     Raises `ValueError`, `LookupError`, `TypeError` or `OSError` where the log has another form or cannot be read, and
     `CheckpointError` as `spark_logs` does.
     """
-    takes_folder = query.parent / TAKES_FOLDER
-    if not takes_folder.is_dir():
-        for entry in source_entries(query, newest_committed_batch(query)):
-            yield TakenFile(entry.uri, entry.modified_ms, entry.modified_ms)
-        return
-    yield from merged_files(takes_folder)
-    for number in committed_takes(query).intersection(take_numbers(takes_folder)):
-        with suppress(FileNotFoundError):  # a running job has just merged it, and deleted it
-            yield from read_takes(takes_folder, [number])
+    takes_folder = _takes_folder(query)
+    if takes_folder is not None:
+        yield from merged_files(takes_folder)
+    yield from _input_files(query, source_entries(query, newest_committed_batch(query)))
 
 
 def committed_takes(query: AnyPath) -> set[int]:
     """The takes that committed micro-batches of a query have read; the errors are those of `committed_files`."""
     return {int(entry.path.stem) for entry in source_entries(query, newest_committed_batch(query))}
+
+
+def interrupted_files(query: AnyPath) -> Iterator[TakenFile]:
+    """The files of the micro-batch that a stopped query did not commit; the errors are those of `committed_files`."""
+    if not has_unfinished_batch(query):
+        return iter(())
+    last_committed = last_source_entry(query, newest_committed_batch(query))
+    entries = source_entries(query, newest_started_batch(query))
+    return _input_files(query, (entry for entry in entries if entry.number > last_committed))
+
+
+def _takes_folder(query: AnyPath) -> AnyPath | None:
+    folder = query.parent / TAKES_FOLDER
+    return folder if folder.is_dir() else None
+
+
+def _input_files(query: AnyPath, entries: Iterable[SourceEntry]) -> Iterator[TakenFile]:
+    """The input files behind entries of the source's log; a take that is merged has none here."""
+    takes_folder = _takes_folder(query)
+    if takes_folder is None:
+        return (TakenFile(entry.uri, entry.modified_ms, entry.modified_ms) for entry in entries)
+    return _files_of_takes(takes_folder, {int(entry.path.stem) for entry in entries})
+
+
+def _files_of_takes(folder: AnyPath, numbers: set[int]) -> Iterator[TakenFile]:
+    for number in numbers.intersection(take_numbers(folder)):
+        with suppress(FileNotFoundError):  # a running job has just merged it
+            yield from read_takes(folder, [number])
 
 
 def log_bytes(query: AnyPath) -> int:

@@ -1,5 +1,6 @@
 """A checkpoint folder: Spark's own logs, a layout file next to them, and the changes that these allow."""
 
+import json
 from dataclasses import dataclass, fields, replace
 from pathlib import Path
 from typing import Self
@@ -79,6 +80,30 @@ class Checkpoint(StoredLayout):
                     "with --from-sessions or an empty location for the tables"
                 )
                 raise CheckpointError(msg)
+
+    def restore_layout_file(self) -> None:
+        """Read the layout file again, and rewrite it if another start of a new folder has overwritten it.
+
+        A volume has no locks: two simultaneous starts may both find an empty folder, and each create an id. The
+        tables name one of the ids as their owner. The start with this id calls this method; the other start is
+        refused.
+
+        Raises `CheckpointError` where a used folder now holds another checkpoint's layout, or the layout cannot be
+        read, and `ConfigurationError` where the folder cannot be written.
+        """
+        file = self.folder / LAYOUT_FILE
+        try:
+            found = json.loads(file.read_bytes())["id"] if file.exists() else None
+        except (OSError, ValueError, LookupError, TypeError) as error:
+            raise unreadable_layout(self.folder, error) from error
+        if found == self.id:
+            return
+        if self.is_used:
+            msg = (
+                f"--checkpoints {self.folder} was {self.id} and is now {found}: restore it, and start one job at a time"
+            )
+            raise CheckpointError(msg)
+        self.write(self.folder)
 
     def save_as_warm(self) -> None:
         """Store that this checkpoint is seeded from the tables' sessions.

@@ -3,8 +3,9 @@
 from dataclasses import dataclass
 
 from sessionization.durations import format_duration
+from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
-from sessionization.spark.checkpoint.state_layout import device_groups_for
+from sessionization.spark.checkpoint.state_layout import StateLayout, device_groups_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +52,15 @@ class PinnedSettings:
             "--mode": self.mode,
             "--output-topic": self.output_topic,
         }
+
+
+def explain_ignored_devices(settings: SessionizeSettings, checkpoints: AnyPath, layout: StateLayout) -> str | None:
+    """Explain that `--expected-devices` is ignored if the checkpoint has another layout; otherwise return None."""
+    devices = settings.state.expected_devices
+    wanted = StateLayout(device_groups_for(devices))
+    if devices is None or wanted.device_groups == layout.device_groups:
+        return None
+    return (
+        f"--expected-devices {devices} is ignored: --checkpoints {checkpoints} keeps its state {layout}, not {wanted}; "
+        "to change that, stop the job and begin a new --checkpoints folder with --expected-devices and --from-sessions"
+    )

@@ -118,6 +118,11 @@ def source_entries(query: AnyPath, batch_id: int) -> Iterator[SourceEntry]:
             yield from (entry for entry in map(_parse_source_entry, _read_source_log(file)) if entry.number <= last)
 
 
+def last_source_entry(query: AnyPath, batch_id: int) -> int:
+    """The last entry of the file source's log that a micro-batch took; -1 before the first."""
+    return -1 if batch_id < 0 else _last_taken(read_started_batch(query, batch_id))
+
+
 def newest_compacted(query: AnyPath) -> AnyPath | None:
     """The newest compacted file of a query's file source, which has nearly all entries."""
     files = [file for file in (query / "sources" / "0").glob("*.compact") if _SOURCE_LOG_FILE.fullmatch(file.name)]
@@ -135,8 +140,7 @@ def shorten_source_log(query: AnyPath, remaining: Callable[[list[SourceEntry], i
         compacted = newest_compacted(query)
         if compacted is None:
             return 0
-        committed = newest_committed_batch(query)
-        last_committed = -1 if committed < 0 else _last_taken(read_started_batch(query, committed))
+        last_committed = last_source_entry(query, newest_committed_batch(query))
         lines = _read_source_log(compacted)
         stays = remaining(list(map(_parse_source_entry, lines)), last_committed)
         if not all(stays):

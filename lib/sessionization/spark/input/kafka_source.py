@@ -2,6 +2,7 @@
 
 import json
 import re
+from collections.abc import Iterable
 from functools import partial
 from typing import Protocol
 
@@ -21,9 +22,10 @@ from sessionization.streams import STREAMS
 CLOCKS_DIFFER_MS = 60_000
 """How long before the first start `--starting-offsets latest` reads from: the brokers' clocks may be behind."""
 _ANSWER_WITHIN_MS = 10_000
+_UNKNOWN_TOPIC = r"UnknownTopic\w*Exception|UNKNOWN_TOPIC"
 _REFUSALS = (
     (
-        r"UnknownTopic\w*Exception|UNKNOWN_TOPIC",
+        _UNKNOWN_TOPIC,
         "has no topic {topic} now: if it was there before, start again in a minute, or name the brokers that have it; "
         "create it only if it never was there (docs/runbook.md, 'A topic was deleted')",
     ),
@@ -126,6 +128,22 @@ def check_topics(spark: SparkSession, settings: Brokers, topics: tuple[str, ...]
             raise
         except (PySparkException, Py4JError) as error:
             raise ConfigurationError(_refusal(settings, topic, str(error))) from error
+
+
+def remedy_for_topics(
+    spark: SparkSession, settings: Brokers, topics: tuple[str, ...], causes: Iterable[str]
+) -> str | None:
+    """If a query ended because a topic was unknown, ask again, and return what to do; None for other causes.
+
+    A topic is unknown for a moment while its leader changes or a broker restarts.
+    """
+    if not any(re.search(_UNKNOWN_TOPIC, cause) for cause in causes):
+        return None
+    try:
+        check_topics(spark, settings, topics)
+    except ConfigurationError as error:
+        return str(error)
+    return "the topics are there now: nothing is lost, unless one was made anew; start again with the same options"
 
 
 def _refusal(settings: Brokers, topic: str, error_text: str) -> str:
