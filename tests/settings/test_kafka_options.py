@@ -46,7 +46,11 @@ def test_kafka_option_may_be_given_several_times() -> None:
         ("kafka.ssl.key.password=hunter2", "kafka.ssl.key.password is a secret, and others can read a command line"),
         ("kafka.sasl.jaas.config=hunter2", "kafka.sasl.jaas.config is a secret"),
         ('kafka.sasl.jaas.config=a.b.PlainLoginModule required password="hunter2";', "kafka.sasl.jaas.config is a"),
+        ("kafka.sasl.jaas.config=a.OAuth required clientId=i clientSecret = hunter2;", "kafka.sasl.jaas.config is a"),
+        ("kafka.sasl.jaas.config=a.IAM required awsRoleSessionToken=hunter2;", "kafka.sasl.jaas.config is a secret"),
         ("kafka.sasl.jaas.config=a.IAM required hunter2;", "kafka.sasl.jaas.config is a secret"),
+        ('kafka.sasl.jaas.config=a.IAM required a="b" "password"="hunter2";', "kafka.sasl.jaas.config is a secret"),
+        ('kafka.sasl.jaas.config=a.IAM required a="x\\" password="hunter2";', "kafka.sasl.jaas.config is a secret"),
     ],
 )
 def test_a_wrong_option_is_reported_without_its_value(
@@ -60,8 +64,17 @@ def test_a_wrong_option_is_reported_without_its_value(
     assert str(error.value) in line
 
 
-def test_a_jaas_line_without_options_may_be_written_as_it_is() -> None:
-    line = "software.amazon.msk.auth.iam.IAMLoginModule required;"
+@pytest.mark.parametrize(
+    "line",
+    [
+        "software.amazon.msk.auth.iam.IAMLoginModule required;",
+        'shadedmskiam.software.amazon.msk.auth.iam.IAMLoginModule required awsRoleArn="arn:aws:iam::1:role/a" '
+        "awsStsRegion = eu-west-1 ;",
+        'org.apache.kafka.common.security.oauthbearer.OAuthBearerLoginModule required clientId="job" '
+        'scope="https://games.servicebus.windows.net/.default" extension_logicalCluster=lkc-1;',
+    ],
+)
+def test_a_jaas_line_without_a_secret_may_be_written_as_it_is(line: str) -> None:
     options = parse_kafka_options([f"kafka.sasl.jaas.config={line}"])
     assert resolve_secrets(options, None) == {"kafka.sasl.jaas.config": line}
     parameters = {"source": "kafka", "kafka-option": f"'kafka.sasl.jaas.config={line}' minPartitions=3"}

@@ -17,8 +17,11 @@ _SECRET_PARTS = ("password", "passphrase", "secret", "jaas", "keystore.key", "ke
 _FROM_ENVIRONMENT = "env:"
 SCOPE_PREFIX = "secret:"
 
-_JAAS_LINE_WITHOUT_OPTIONS = re.compile(r"[\w.$]+\s+(?:required|requisite|sufficient|optional)\s*;")
-"""A login module without options, such as Amazon's IAMLoginModule, has no secret."""
+_JAAS = "jaas"
+_JAAS_OPTION = r"""\s+([\w.]+)\s*=\s*(?:"[^"\\]*"|[^\s"';=\\]+)"""
+_JAAS_LINE = re.compile(rf"[\w.$]+\s+(?:required|requisite|sufficient|optional)((?:{_JAAS_OPTION})*)\s*;")
+_SECRET_JAAS_OPTION = re.compile(r"pass|pwd|secret|token|key|credential|assertion", re.IGNORECASE)
+"""Login modules may have options of their own, so a harmless name such as `keyTab` also counts as a secret."""
 
 SERVICE_CREDENTIAL = "databricks.serviceCredential"
 _SOURCE_OPTIONS = (
@@ -73,7 +76,15 @@ def parse_kafka_options(texts: Iterable[str]) -> dict[str, str]:
 def _is_plain_secret(name: str, value: str) -> bool:
     if value.startswith((_FROM_ENVIRONMENT, SCOPE_PREFIX)) or not any(part in name for part in _SECRET_PARTS):
         return False
-    return not ("jaas" in name and _JAAS_LINE_WITHOUT_OPTIONS.fullmatch(value))
+    return not (_JAAS in name and _is_jaas_line_without_secret(value))
+
+
+def _is_jaas_line_without_secret(text: str) -> bool:
+    """Whether the text is a login module with options that are no secrets, as for IAM; in doubt it is not."""
+    line = _JAAS_LINE.fullmatch(text)
+    return line is not None and not any(
+        _SECRET_JAAS_OPTION.search(option) for option in re.findall(_JAAS_OPTION, line[1])
+    )
 
 
 def check_client_options(given: object) -> dict[str, str]:
