@@ -110,7 +110,7 @@ def outcomes(address: str, copied: Path, checkpoints: Path, account: str) -> dic
     }
     words = [*MODULE, "play", address, json.dumps(list(steps.values()))]
     done = subprocess.run(words, cwd=ROOT, env=environment, check=True, stdout=subprocess.PIPE, text=True)
-    lines = [json.loads(line) for line in done.stdout.splitlines()]
+    lines = [json.loads(line) for line in done.stdout.splitlines() if line.startswith('{"code": ')]
     return {name: Outcome(**line) for name, line in zip(steps, lines, strict=True)}
 
 
