@@ -58,6 +58,11 @@ def names_in(query: str) -> dict[str, set[str]]:
     return found
 
 
+def served_names() -> set[str]:
+    """The time series that the job must serve, so that every query has what it selects."""
+    return {name for query in queries() for name in names_in(query)} - RECORDED.keys()
+
+
 def groupings_in(query: str) -> set[str]:
     """The labels that a query groups or joins by."""
     return {label.strip() for labels in _GROUPING.findall(query) for label in labels.split(",")}
