@@ -214,7 +214,7 @@ def _explain(
     if option is None:
         beside = ", ".join(option.path[-1] for option in options if option.path[:-1] == path[:-1])
         text = f"{'.'.join(path)} is not known: there are {beside}" if kind == "extra_forbidden" else message
-        return text if text.startswith("--") else f"{file}{text}"
+        return f"{file}{text}"
     if kind == "missing":
         where = f", or as {'.'.join(path)} in the settings file" if sections else ""
         return f"--{option.name} is missing: give it, as in --{option.name} {_metavar(option)}{where}"
