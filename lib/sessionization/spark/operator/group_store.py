@@ -29,7 +29,7 @@ class GroupStore:
     """`MapState<bucket, devices>`.
 
     A group's devices are spread over buckets, and a bucket is one JSON text (`Bucket`). The devices of a bucket share
-    a read and a write. PySpark need not convert nested columns, whose schema it would parse for every value.
+    a read and a write. A text spares PySpark the nested columns, whose schema it would parse for every value.
 
     An event reads only its own bucket and the recent bucket. Changed devices go to the recent bucket, each with
     its present entries, or null if it is forgotten. So all events of a micro-batch cost one write. A timer reads
@@ -51,6 +51,7 @@ class GroupStore:
         return self._group.read(device_ids)
 
     def load_all(self, key: str) -> StoredDevices:
+        # So that `store` empties the recent bucket.
         self._group = _Group(key, self._buckets, self._layout, max_recent=0)
         return self._group.read_all()
 
@@ -170,7 +171,7 @@ def _updated(stored: Sequence[StoredEntry], updates: Mapping[int, StateValue | N
 
 
 def _without_last_nulls(entry: StoredEntry) -> StoredEntry:
-    """Leave out the last nulls: a live session's would be a sixth of the text."""
+    """Leave out the last nulls: they would be a sixth of the text of a live session."""
     end = len(entry)
     while entry[end - 1] is None:  # the session id never is
         end -= 1

@@ -67,9 +67,8 @@ class SessionProcessor(StatefulProcessor):
     Timers lie on the key's grid, after the clock of the call that sets them. No call deletes one: a timer that fires
     for nothing returns no change. With one device per key, a timer is set for the first instant at which the rules have
     something to do, or for an earlier one. With device groups, one is set for the next instant as long as the group
-    remembers anything. An event sets a timer only if it needs an earlier one than the entries that it found, a firing
-    sets the next one that the remaining entries need. Neither reads timers: which ones are set follows from the entries
-    (docs/architecture.md).
+    remembers anything. Events set a timer only if the one that is set is too late; a firing always sets the next one.
+    Neither reads timers: which ones are set follows from the entries (docs/architecture.md).
     """
 
     layout: StateLayout
@@ -123,12 +122,14 @@ class SessionProcessor(StatefulProcessor):
         outcomes = _map_devices(events, apply)
         self._store.store(key[0], _updates(outcomes))
 
-        entries = _entries(outcome.sessions for outcome in outcomes.values())
+        after = _entries(outcome.sessions for outcome in outcomes.values())
         grid = grid_for_key(key[0], rules.heartbeat_ms)
-        if not self.layout.has_groups:
-            self._set_timer(timer_for_events_ms(_entries(before.values()), entries, now_ms, grid, rules))
-        elif stored is None:
-            self._set_timer(self._next_timer_ms(entries, now_ms, grid, rules))
+        if self.layout.has_groups:
+            # A group that remembered anything has its timer.
+            timer_ms = self._next_timer_ms(after, now_ms, grid, rules) if stored is None else None
+        else:
+            timer_ms = timer_for_events_ms(_entries(before.values()), after, now_ms, grid, rules)
+        self._set_timer(timer_ms)
         yield from pack_rows(_rows(outcomes, now_ms))
 
     def handleExpiredTimer(  # noqa: N802
@@ -168,7 +169,7 @@ class SessionProcessor(StatefulProcessor):
         pass
 
     def _enter_micro_batch(self, timer_values: TimerValues) -> int:
-        """Return the micro-batch's clock; if it is new, so is the micro-batch, and no timer has fired in it.
+        """Return the micro-batch's clock. A changed clock means a new micro-batch, in which no timer has fired yet.
 
         Spark makes a new processor for every task. In real-time mode a task has several clocks.
         """
@@ -179,7 +180,10 @@ class SessionProcessor(StatefulProcessor):
         return now_ms
 
     def _split(self, stored: StoredDevices, expiry: Expiry) -> tuple[StoredDevices, StoredDevices]:
-        """Return the devices of a group that can only beat, which most do, and all other devices."""
+        """Split the devices into those that need heartbeats only, as most do, and the rest.
+
+        Without groups the one device is in the rest.
+        """
         if not self.layout.has_groups:
             return {}, stored
         can_only_beat = _map_devices(stored, lambda _, entries: has_nothing_over(entries, expiry))

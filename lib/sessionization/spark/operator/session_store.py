@@ -17,10 +17,13 @@ _SESSION_ID = StructField("session_id", LongType())
 
 
 class SessionStore(Protocol):
-    """State of the grouping key for which Spark is calling the processor. That is the `key` of each method."""
+    """State of the grouping key for which Spark is calling the processor. That is the `key` of each method.
+
+    `store` after `load_all` may also bring the stored form in order, even without updates.
+    """
 
     def load(self, key: str, device_ids: Collection[str]) -> StoredDevices | None:
-        """Return the entries of these devices; None if nothing is stored under the key, also for no other device."""
+        """Return the entries of these devices; None if the key has no entries at all, of whatever device."""
 
     def load_all(self, key: str) -> StoredDevices:
         """Return the entries of all devices of the key."""
