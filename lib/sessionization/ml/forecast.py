@@ -165,8 +165,7 @@ def train(described: DataFrame) -> LengthModel:
     """
     from lifelines import KaplanMeierFitter, WeibullAFTFitter
 
-    # By the starts, not by the clock: the stream may have gone on for a day after the last player left. By those that
-    # ended, because on the first evening most of the newest sessions are live.
+    # By the starts of those that ended: the stream may go on without players, and most new sessions may be live.
     three_quarters = F.percentile_approx(F.when(F.col("has_ended"), F.col("started_ms")), 0.75, 10_000)
     count, newest_ms, quarter_ms = described.agg(F.count("*"), F.max("started_ms"), three_quarters).collect()[0]
     split_ms = max(newest_ms - DAY_MS, quarter_ms or 0) if count else 0
