@@ -114,7 +114,7 @@ def test_a_folder_without_a_layout_is_refused_and_not_created(tmp_path: Path) ->
 
 
 def contents(folder: Path) -> dict[Path, bytes]:
-    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file()}
+    return {file: file.read_bytes() for file in folder.rglob("*") if file.is_file() and file.name != "lock"}
 
 
 def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
