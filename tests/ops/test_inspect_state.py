@@ -257,7 +257,7 @@ def test_the_state_of_a_job_breaks_no_invariant(
     assert sums[4] >= (1 if device_groups else 3)
     broken_counts = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
     assert (len(broken_counts), set(broken_counts.values())) == (len(DAMAGES), {0})
-    with_late_clock = lambda *arguments: replace(state_context(*arguments), clock_ms=1 << 50)  # noqa: E731
+    with_late_clock = lambda *arguments: replace(state_context(*arguments), clock_ms=4_000_000_000_000)  # noqa: E731
     monkeypatch.setattr(inspecting, "state_context", with_late_clock)
     broken_counts = {row.invariant: row.broken for row in inspecting.invariant_frame(reader).collect()}
     assert broken_counts["no entry is past its deadline"] == 4
