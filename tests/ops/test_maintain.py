@@ -39,7 +39,7 @@ from sessionization.spark.tables.schemas import (
 )
 from tests.support.checkpoint_folder import reopened
 from tests.support.settings import settings_of
-from tests.support.warehouse import empty_tables, frame_of
+from tests.support.warehouse import append_sessions, empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 
@@ -69,6 +69,21 @@ def test_tables_that_a_catalog_commits_to_are_refused_before_a_row_is_deleted(
     assert set(settings.tables.warehouse.rglob("*/_delta_log/*")) == before
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
     location.refuse_catalog_managed(spark, TABLES)
+
+
+def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark: SparkSession, tmp_path: Path) -> None:
+    location, now_ms = TableLocation(tmp_path), wall_clock_ms()
+    empty_tables(spark, location, owner="test")
+    assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) is None
+    for number, at_ms in enumerate((now_ms - 9 * DAY_MS, now_ms)):
+        at = datetime.fromtimestamp(at_ms / 1_000, UTC)
+        session = {"device_id": "d", "session_id": number, "platform": "pc", "status": "ended", "revision": 0}
+        append_sessions(spark, location, [session | {"started_at": at, "ended_at": at, "updated_at": at}])
+        assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == at_ms
+    old_day = datetime.fromtimestamp(now_ms / 1_000 - 9 * 86_400, UTC).date()
+    (old_file,) = (tmp_path / "sessions").glob(f"_part={old_day}/*.parquet")
+    old_file.unlink()
+    assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == now_ms
 
 
 @pytest.mark.long

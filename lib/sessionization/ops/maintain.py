@@ -7,7 +7,8 @@ from datetime import date, timedelta
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
 
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
@@ -190,7 +191,7 @@ def _protect_backlog(
     """Extend the retention of `session_changes` over the rollup's backlog; skip the table if the backlog is unknown."""
     name = SESSION_CHANGES.name
     newest_version = location.newest_version(spark, SESSION_CHANGES)
-    merged_ms = newest_ms(location.read(spark.read, SESSIONS), "updated_at")
+    merged_ms = _newest_update_ms(location.read(spark.read, SESSIONS))
     try:
         behind_ms = backlog_age_ms(checkpoints, newest_version, merged_ms, wall_clock_ms())
     except SessionizationError as error:
@@ -202,6 +203,19 @@ def _protect_backlog(
         days = behind_ms // DAY_MS
         say(f"rollup is {days} days behind in {name}: unused files and log are kept for {format_duration(wanted_ms)}")
     return []
+
+
+def _newest_update_ms(sessions: DataFrame) -> int | None:
+    """The newest `updated_at` in `sessions`, None if it has no rows.
+
+    Statistics let Delta skip the files without an update of the last day. All rows are read only if there was none, as
+    after a day on which `rollup` was down.
+    """
+    since = F.timestamp_millis(F.lit(wall_clock_ms() - DAY_MS))
+    for rows in (sessions.where(F.col("updated_at") >= since), sessions):
+        if (newest := newest_ms(rows, "updated_at")) is not None:
+            return newest
+    return None
 
 
 def _clear_input(checkpoints: AnyPath, retention_ms: int, say: Say, stop: threading.Event) -> list[str]:
