@@ -3,6 +3,7 @@
 import json
 import threading
 import time
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from pathlib import Path
 
@@ -156,8 +157,9 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
     start = {"appSessionId": 1, "eventId": START_EVENT, "hostPcId": "preflight", "timestamp": at}
     (input_folder / PC_STREAM).mkdir(parents=True, exist_ok=True)
     write_atomically(input_folder / PC_STREAM / "start.json", json.dumps(start) + "\n")
-    if isinstance(input_folder, Path):
-        FileTaker(input_folder, log_folder, 1).take()
+    taking: AbstractContextManager[None] = nullcontext()
+    if isinstance(input_folder, Path):  # again and again, because a volume may list a new file seconds later
+        taking = FileTaker(input_folder, log_folder, 1).running(_HEARTBEAT_MS)
 
     def count_beats(batch: DataFrame, _batch_id: int) -> None:
         nonlocal beats
@@ -167,15 +169,16 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
     changes = session_changes(
         events, tick_stream(spark), StateLayout(), RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
     )
-    query = (
-        changes.writeStream.foreachBatch(count_beats)
-        .queryName(folder.name)
-        .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
-        .trigger(processingTime="1 second")  # ticks would make it run without a pause
-        .start()
-    )
-    while query.isActive and beats == 0 and time.monotonic() < began_s + _BEATS_WITHIN_S:
-        time.sleep(0.2)
+    with taking:
+        query = (
+            changes.writeStream.foreachBatch(count_beats)
+            .queryName(folder.name)
+            .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
+            .trigger(processingTime="1 second")  # ticks would make it run without a pause
+            .start()
+        )
+        while query.isActive and beats == 0 and time.monotonic() < began_s + _BEATS_WITHIN_S:
+            time.sleep(0.2)
     cause = query.exception()
     wait_until_idle(query, time.monotonic() + _STOP_S)
     stop_query(query, say)
