@@ -7,7 +7,7 @@ import time
 from collections.abc import Callable, Sequence
 from pathlib import Path
 
-from py4j.protocol import Py4JError
+from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
 from pyspark.sql.streaming import StreamingQuery
 
@@ -115,6 +115,8 @@ class Queries:
                     return
                 query.stop()
                 self.start_query(name)
+            except Py4JNetworkError:  # the engine has died, and the job says so
+                raise
             except (PySparkException, Py4JError, CheckpointError) as error:
                 msg = f"query {name} cannot be started again to shorten its log of files: {root_cause(str(error))}"
                 raise StreamError(msg) from error
