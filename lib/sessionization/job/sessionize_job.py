@@ -25,7 +25,7 @@ from sessionization.job.query_monitor import ClockCheck, monitor_queries, progre
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import RunningTotals, Summary, count_live_sessions, summary_lines
-from sessionization.ml.run_tracking import track_in_mlflow
+from sessionization.ml.runs import track_in_mlflow
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, engine_log
