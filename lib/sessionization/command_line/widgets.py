@@ -5,7 +5,7 @@ from typing import Final, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from sessionization.command_line.options import parameters_to_arguments
+from sessionization.command_line.options import task_arguments
 from sessionization.command_line.parser import all_options, read_settings
 from sessionization.errors import ConfigurationError
 
@@ -52,8 +52,8 @@ def read_widgets(model: type[M], widgets: WidgetBar) -> M:
     """
     options = all_options(model)
     try:
-        texts = {option.name: widgets.get(option.name) for option in options}
-        return read_settings(model, parameters_to_arguments(options, texts))
+        words = [f"--{option.name}={widgets.get(option.name)}" for option in options]
+        return read_settings(model, task_arguments(options, words))
     except ConfigurationError as error:
         msg = f"in the widgets, each named as its option: {error}"
         raise ConfigurationError(msg) from None
