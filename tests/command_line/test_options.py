@@ -72,7 +72,7 @@ def test_a_text_holds_the_values_of_an_option_that_may_be_repeated() -> None:
     assert task_arguments(OPTIONS, ["--kafka-option=a=1  b='x y'", "--output= /Volumes/a b ", "--run-for= "]) == [
         "--kafka-option=a=1", "--kafka-option=b=x y", "--output=/Volumes/a b",
     ]  # fmt: skip
-    with pytest.raises(ConfigurationError, match="^--kafka-option: .* close the quotes"):
+    with pytest.raises(ConfigurationError, match=r"^--kafka-option: .* close the quotes"):
         task_arguments(OPTIONS, ["--kafka-option=a='1"])
 
 
