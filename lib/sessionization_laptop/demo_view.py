@@ -75,7 +75,7 @@ class DemoView:
 
     def count_refused(self) -> int:
         """How many messages the job has refused."""
-        return self._totals.snapshot()[0].quarantined
+        return self._totals.snapshot()[0]["quarantined"]
 
     def show(self, changes: Iterable[Row], refused: Sequence[tuple[str, int]]) -> None:
         """Take new rows of `session_changes`, oldest first, and how many messages were refused, by reason.
