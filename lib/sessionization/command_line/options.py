@@ -44,6 +44,9 @@ class Option:
     is_required: bool = False
 
 
+SETTINGS = Option("settings", ("settings",), "settings file (YAML); options win over it", "FILE")
+
+
 def sections_of(model: type[BaseModel]) -> dict[str, tuple[type[BaseModel], ...]]:
     """The sections of a job's settings by their names, each with its kinds."""
     return {
@@ -54,8 +57,9 @@ def sections_of(model: type[BaseModel]) -> dict[str, tuple[type[BaseModel], ...]
 
 
 def options_of(model: type[BaseModel]) -> list[Option]:
-    """The options of a job, in the order of its settings."""
-    sections, found = sections_of(model), dict[str, Option]()
+    """The options of a job, in the order of its settings; those of settings with sections begin with the file."""
+    sections = sections_of(model)
+    found = {SETTINGS.name: SETTINGS} if sections else {}
     for own in _fields(model):
         [section] = own.path
         if section not in sections:

@@ -16,7 +16,15 @@ import click
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sessionization.command_line.options import Option, merged, nested, options_of, sections_of, task_arguments
+from sessionization.command_line.options import (
+    SETTINGS,
+    Option,
+    merged,
+    nested,
+    options_of,
+    sections_of,
+    task_arguments,
+)
 from sessionization.command_line.settings_file import read_settings_file
 from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
@@ -25,7 +33,6 @@ from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
 
-SETTINGS = Option("settings", ("settings",), "settings file (YAML); options win over it", "FILE")
 _CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
 
 
@@ -46,7 +53,7 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     """
     try:
         if argv is None:
-            argv = task_arguments(all_options(model), sys.argv[1:]) if on_databricks() else sys.argv[1:]
+            argv = task_arguments(options_of(model), sys.argv[1:]) if on_databricks() else sys.argv[1:]
         return read_settings(model, argv, prog)
     except click.exceptions.Exit as request:
         raise SystemExit(request.exit_code) from None
@@ -55,17 +62,12 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
         sys.exit(2)
 
 
-def all_options(model: type[BaseModel]) -> list[Option]:
-    """The options of a job; those of settings with sections begin with the settings file."""
-    return [*([SETTINGS] if sections_of(model) else []), *options_of(model)]
-
-
 def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
     """Read `argv` into `model` as `parse_settings` does, for a caller without a command line.
 
     Raises `ConfigurationError` with the problem, and click's `Exit` after `--help`. Advice names `prog` if it is given.
     """
-    options = all_options(model)
+    options = options_of(model)
     command = click.Command(
         prog, params=[_click_option(option) for option in options], help=model.__doc__, context_settings=_CONTEXT
     )

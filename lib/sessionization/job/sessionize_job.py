@@ -155,7 +155,10 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
                     queries.by_name, context.checkpoint.folder, context.say, is_real_time=context.is_real_time
                 )
     if causes:
-        raise StreamError(_failure_message(context, causes))
+        settings = context.settings
+        remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
+        msg = f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
+        raise StreamError(msg)
     seconds, live = (wall_clock_ms() - began_ms) / 1000, _count_live(context, callbacks)
     return summary_lines(seconds, totals.snapshot()[0], live)
 
@@ -177,12 +180,6 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
             serving = serve_metrics(context.spark, metrics, *settings.monitoring.metrics_at, context.say)
             listeners.extend(stack.enter_context(serving))
         yield
-
-
-def _failure_message(context: JobContext, causes: list[str]) -> str:
-    settings = context.settings
-    remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
-    return f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
 
 
 def _count_live(context: JobContext, callbacks: JobCallbacks) -> int | None:
