@@ -18,7 +18,7 @@ _COUNTS = ("quarantined", "started", "heartbeats", "ended", "duplicate_start", "
 class RunningTotals:
     """Rows since the run began, named as in `stream_progress`; the queries' threads add, and the main thread reads.
 
-    `messages` counts the input of the archive query, `events` that of sessionize.
+    `messages` counts the input of the archive query, `events` that of sessionize, `repeated` both kinds of repeats.
     """
 
     def __init__(self) -> None:
@@ -30,6 +30,7 @@ class RunningTotals:
         with self._lock:
             self._last[progress.query] = progress
             self._totals.update({name: getattr(progress, name) or 0 for name in _COUNTS})
+            self._totals["repeated"] = self._totals["duplicate_start"] + self._totals["duplicate_end"]
             if progress.query in (ARCHIVE, SESSIONIZE):
                 self._totals["messages" if progress.query == ARCHIVE else "events"] += progress.rows_in
 
@@ -44,9 +45,7 @@ def progress_line(totals: Counter[str], last: dict[str, BatchProgress]) -> str:
     newest = last.get(SESSIONIZE)
     parts = [
         f"{totals['events']:,} events in",
-        *(f"{totals[name]:,} {name}" for name in ("started", "heartbeats", "ended")),
-        f"{totals['duplicate_start'] + totals['duplicate_end']:,} repeated",
-        f"{totals['quarantined']:,} quarantined",
+        *(f"{totals[name]:,} {name}" for name in ("started", "heartbeats", "ended", "repeated", "quarantined")),
     ]
     if newest is not None:
         age_s = max(0, wall_clock_ms() - newest.processed_ms - newest.batch_ms) // 1000
@@ -61,12 +60,11 @@ def summary_lines(seconds: float, totals: Counter[str], live: int | None) -> lis
 
     Two queries read the messages, so one may have read more than the other.
     """
-    starts, ends = totals["duplicate_start"], totals["duplicate_end"]
     return [
         f"ran {seconds:,.0f} s",
         f"archived         {totals['messages']:,} messages, of which quarantined {totals['quarantined']:,}",
-        f"sessionized      {totals['events']:,} events, of which repeated {starts + ends:,}"
-        f" ({starts:,} Starts, {ends:,} Ends)",
+        f"sessionized      {totals['events']:,} events, of which repeated {totals['repeated']:,}"
+        f" ({totals['duplicate_start']:,} Starts, {totals['duplicate_end']:,} Ends)",
         f"changes out      {totals['started']:,} started, {totals['heartbeats']:,} heartbeats,"
         f" {totals['ended']:,} ended (corrections included)",
         f"live now         {'-' if live is None else f'{live:,}'}",
