@@ -49,8 +49,7 @@ def read_settings_file(file: Path, model: type[BaseModel]) -> dict[str, Any]:
     own = str(getattr(model, "own_section", ""))
     # The run_for of a file is the stream's; another job has its own in its section.
     taken = {field.alias for field in model.model_fields.values()} - ({"run_for"} if own else set())
-    found: dict[str, Any] = {name: value for name, value in content.items() if name in taken}
-    return found | content.get(own, {})
+    return {**{name: value for name, value in content.items() if name in taken}, **content.get(own, {})}
 
 
 class _Loader(yaml.BaseLoader):  # type: ignore[misc]  # it has no types
