@@ -77,13 +77,13 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
         raise ConfigurationError(msg)
     log_file = engine_log(settings.state.checkpoints)
-    with (
-        _session_and_folders(settings, say, describe_log(log_file)) as log_place,
-        lock_folder(settings.state.checkpoints, say, stop),
-        location.lock_for_stream(say, stop) as is_exclusive,
-        explain_engine_death(log_place),
-        contextlib.ExitStack() as stack,
-    ):
+    with contextlib.ExitStack() as stack:
+        with plain_errors("Spark cannot be started"):
+            log_place = stack.enter_context(session_for_uris(settings, say)) or describe_log(log_file)
+        stack.enter_context(explain_engine_death(log_place))
+        check_folders(settings)
+        stack.enter_context(lock_folder(settings.state.checkpoints, say, stop))
+        is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
         # With a lock, the checkpoint is opened here: a wrong setting is refused before Spark has started. A lease is a
         # row of a table, so Spark must have started first.
         checkpoint = open_job_checkpoint(settings, location, say) if is_exclusive else None
@@ -98,17 +98,6 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
         context = JobContext(spark, settings, checkpoint, location, say, log_place=log_place, check_lease=check_lease)
         return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
-
-
-@contextlib.contextmanager
-def _session_and_folders(settings: SessionizeSettings, say: Say, log_place: str) -> Iterator[str]:
-    """Start the session where a location is a URI, and check the folders. Yields where the engine logs."""
-    with contextlib.ExitStack() as stack:
-        with plain_errors("Spark cannot be started"):
-            log_place = stack.enter_context(session_for_uris(settings, say)) or log_place
-        with explain_engine_death(log_place):
-            check_folders(settings)
-        yield log_place
 
 
 def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: Say | None = None) -> None:
