@@ -73,7 +73,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
     if settings.pace.mode == "real-time":
         real_time.check_runtime()
     location, say = TableLocation.of(settings.tables), callbacks.say
-    if settings.monitoring.metrics_at is not None and find_spec("prometheus_client") is None:
+    if settings.monitoring.metrics_port is not None and find_spec("prometheus_client") is None:
         msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
         raise ConfigurationError(msg)
     log_file = engine_log(settings.state.checkpoints)
@@ -162,11 +162,11 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
             stack.enter_context(
                 real_time.report_engine_batches(context.spark, progress_log.store, listeners, context.checkpoint.layout)
             )
-        if settings.monitoring.metrics_at is not None:
+        if (port := settings.monitoring.metrics_port) is not None:
             from sessionization.job.metrics import Metrics, serve_metrics  # needs the extra
 
             metrics = Metrics(settings.rules.heartbeat_ms)
-            serving = serve_metrics(context.spark, metrics, *settings.monitoring.metrics_at, context.say)
+            serving = serve_metrics(context.spark, metrics, settings.monitoring.metrics_host, port, context.say)
             listeners.extend(stack.enter_context(serving))
         yield
 
