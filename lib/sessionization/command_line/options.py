@@ -96,7 +96,7 @@ def merged(model: type[BaseModel], file: Mapping[str, Any], given: Mapping[str, 
     """
     settings = {**file, **given}
     for name, kinds in sections_of(model).items():
-        if name in file and name in given:
+        if isinstance(file.get(name), Mapping) and name in given:
             both = {**file[name], **given[name]}
             is_other = any(_fits(kind, file[name]) for kind in kinds) and not any(_fits(kind, both) for kind in kinds)
             settings[name] = given[name] if is_other else both
