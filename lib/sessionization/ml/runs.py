@@ -46,7 +46,12 @@ class RunKind(StrEnum):
 
 
 def import_mlflow() -> Any:
-    """Import MLflow without telemetry, and without log lines about the set-up of its store."""
+    """Import MLflow without telemetry, and without log lines about the set-up of its store.
+
+    The store is the workspace, or MLflow's choice: `MLFLOW_TRACKING_URI`, or a SQLite file in the working folder.
+    """
+    if on_databricks():
+        os.environ.setdefault("MLFLOW_TRACKING_URI", "databricks")
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     logging.getLogger("alembic").setLevel(logging.WARNING)
