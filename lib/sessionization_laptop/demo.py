@@ -20,7 +20,6 @@ from sessionization.core.events import ChangeKind
 from sessionization.errors import ConfigurationError
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import JobCallbacks, run
-from sessionization.job.summary import Summary, summary_lines
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
 from sessionization.spark.tables.location import TableLocation
@@ -195,9 +194,9 @@ def _later_than(
 
 
 def _show(
-    console: Console, settings: SessionizeSettings, summary: Summary, answers: list[tuple[str, str, list[Row]]]
+    console: Console, settings: SessionizeSettings, summary: list[str], answers: list[tuple[str, str, list[Row]]]
 ) -> None:
-    for line in summary_lines(summary):
+    for line in summary:
         console.print(line, highlight=False, markup=False)
     for question, query, rows in answers:
         table = as_table(rows, console)

@@ -75,7 +75,7 @@ class DemoView:
 
     def count_refused(self) -> int:
         """How many messages the job has refused."""
-        return self._totals.snapshot()[0].quarantined
+        return self._totals.snapshot()[0]["quarantined"]
 
     def show(self, changes: Iterable[Row], refused: Sequence[tuple[str, int]]) -> None:
         """Take new rows of `session_changes`, oldest first, and how many messages were refused, by reason.
@@ -123,11 +123,11 @@ class DemoView:
         shares = {name: "█" * round(_BAR_WIDTH * live[name] / max(live.total(), 1)) for name in Platform}
         by_platform = "   ".join(f"{name} {live[name]:>5,} {bar:{_BAR_WIDTH}}" for name, bar in shares.items())
         rows.add_row("sessions live", Text.assemble((f"{live.total():<6,}", "bold"), by_platform))
-        rows.add_row("so far", f"{totals.started:,} started, {totals.ended:,} ended")
+        rows.add_row("so far", f"{totals['started']:,} started, {totals['ended']:,} ended")
         late = f", p99 late by {lateness_ms[-1] / 1000:.1f} s" if lateness_ms else ", none was due yet"
-        rows.add_row("heartbeats", f"{totals.heartbeats:,} written{late}")
+        rows.add_row("heartbeats", f"{totals['heartbeats']:,} written{late}")
         rows.add_row("lateness", f"{sparkline(lateness_ms)}  (a bar per micro-batch)")
-        rows.add_row("messages", f"{totals.events:,} valid ones read, {totals.repeated:,} of them repeats")
+        rows.add_row("messages", f"{totals['events']:,} valid ones read, {totals['repeated']:,} of them repeats")
         return rows
 
     def _last_ends(self) -> Table:

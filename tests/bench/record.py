@@ -4,22 +4,21 @@ from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
-from sessionization.ml import configure_mlflow_import
-from sessionization.ml.run_names import BENCHMARK_EXPERIMENT, KIND_TAG, RunKind
+from sessionization.ml.runs import KIND_TAG, RunKind, import_mlflow
 from tests.bench.report import Results
+
+_EXPERIMENT = "sessionization-bench"
 
 
 def record(results: Results, title: str, pictures: Iterable[Path], folder: Path) -> None:
     """Store a parent run with the pictures, and a nested run for every run of a scenario."""
-    configure_mlflow_import()
-    import mlflow  # takes a second
-    from mlflow.entities import Metric
+    mlflow = import_mlflow()
 
     folder.mkdir(parents=True, exist_ok=True)
     mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
-    if mlflow.get_experiment_by_name(BENCHMARK_EXPERIMENT) is None:
-        mlflow.create_experiment(BENCHMARK_EXPERIMENT, artifact_location=(folder / "artifacts").absolute().as_uri())
-    mlflow.set_experiment(BENCHMARK_EXPERIMENT)
+    if mlflow.get_experiment_by_name(_EXPERIMENT) is None:
+        mlflow.create_experiment(_EXPERIMENT, artifact_location=(folder / "artifacts").absolute().as_uri())
+    mlflow.set_experiment(_EXPERIMENT)
     tags = {KIND_TAG: RunKind.BENCHMARK.value}
     with mlflow.start_run(description=title):
         for picture in pictures:
@@ -29,5 +28,8 @@ def record(results: Results, title: str, pictures: Iterable[Path], folder: Path)
                 with mlflow.start_run(run_name=scenario.name, nested=True, tags=tags) as run:
                     mlflow.log_params(asdict(scenario) | {"side": side})
                     mlflow.log_metrics(result.figures())
-                    series = [Metric("tick_ms", took_ms, 0, step) for step, took_ms in enumerate(result.ticks_ms)]
+                    series = [
+                        mlflow.entities.Metric("tick_ms", took_ms, 0, step)
+                        for step, took_ms in enumerate(result.ticks_ms)
+                    ]
                     mlflow.MlflowClient().log_batch(run.info.run_id, metrics=series)

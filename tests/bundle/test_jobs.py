@@ -8,8 +8,8 @@ from typing import Any
 import pytest
 
 from sessionization.backfill.backfill_settings import BackfillSettings
-from sessionization.command_line.options import task_arguments
-from sessionization.command_line.parser import all_options, read_settings
+from sessionization.command_line.options import options_of, task_arguments
+from sessionization.command_line.parser import read_settings
 from sessionization.job import sessionize_job
 from sessionization.ml.forecast import ForecastSettings
 from sessionization.ops.maintenance_settings import (
@@ -53,9 +53,9 @@ def given(target: str, key: str) -> dict[str, str]:
 def test_a_job_is_started_with_settings_that_it_accepts(target: str, key: str) -> None:
     model = MODELS[key]
     texts = given(target, key)
-    assert texts.keys() <= {option.name for option in all_options(model)}
+    assert texts.keys() <= {option.name for option in options_of(model)}
     more = KAFKA if key == "land_changes" else ()
-    arguments = task_arguments(all_options(model), [f"--{name}={text}" for name, text in texts.items()])
+    arguments = task_arguments(options_of(model), [f"--{name}={text}" for name, text in texts.items()])
     settings = read_settings(model, [*arguments, *more])
     schema = read_target(target)["resources"]["schemas"]["sessions"]
     if key != "simulate":

@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.job.query_monitor import ClockCheck
+from sessionization.job.summary import ClockCheck
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from tests.support.in_process import job_running

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.ml import run_tracking
-from sessionization.ml.run_tracking import EVERY_ONE_BELOW, THEN_EVERY, track_in_mlflow
+from sessionization.ml import runs
+from sessionization.ml.runs import EVERY_ONE_BELOW, THEN_EVERY, track_in_mlflow
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
@@ -40,9 +40,9 @@ class Store:
         self.at_begin()
         return self
 
-    def log(self, micro_batches: list[BatchProgress]) -> None:
+    def log(self, progress: BatchProgress) -> None:
         self.at_log()
-        self.logged += micro_batches
+        self.logged.append(progress)
 
     def end(self, status: str) -> None:
         self.ended.append(status)
@@ -65,8 +65,8 @@ def track(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Tracking:
 
     def track(store: Store | None = None, mlflow: str = "auto") -> AbstractContextManager[Callable]:
         if store is not None:
-            monkeypatch.setattr(run_tracking, "_new_run", store.begin)
-            monkeypatch.setattr(run_tracking.importlib.util, "find_spec", lambda _name: True)
+            monkeypatch.setattr(runs, "StreamRun", store.begin)
+            monkeypatch.setattr(runs.importlib.util, "find_spec", lambda _name: True)
         return track_in_mlflow(settings(mlflow), TableLocation(Path("tables")), "id", lines.append)
 
     return track
@@ -80,13 +80,10 @@ def test_every_micro_batch_is_logged_in_order_on_another_thread(lines: list[str]
     assert [batch.batch_id for batch in store.logged] == list(range(50))
     assert (store.began, store.ended, lines) == (1, ["FINISHED"], [])
     assert threading.get_ident() not in store.threads
-
-
-def test_a_run_without_micro_batches_is_not_recorded(track: Tracking) -> None:
-    store = Store()
-    with track(store):
+    without_any = Store()
+    with track(without_any):
         pass
-    assert (store.began, store.ended) == (0, [])
+    assert (without_any.began, without_any.ended) == (0, []), "a run without micro-batches is not recorded"
 
 
 def test_a_run_that_failed_is_marked_as_failed(track: Tracking) -> None:
@@ -105,7 +102,7 @@ def test_a_run_that_failed_is_marked_as_failed(track: Tracking) -> None:
 def test_a_store_that_hangs_does_not_delay_the_stream(
     lines: list[str], track: Tracking, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_tracking, "CLOSE_WITHIN_S", 0.2)
+    monkeypatch.setattr(runs, "CLOSE_WITHIN_S", 0.2)
     never = threading.Event()
     began_s = time.monotonic()
     with track(Store(at_begin=lambda: never.wait(60) and None)) as add:
@@ -118,8 +115,8 @@ def test_a_store_that_hangs_does_not_delay_the_stream(
 
 
 def test_of_too_many_that_wait_the_oldest_are_dropped(track: Tracking, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(run_tracking, "MAX_WAITING", 10)
-    monkeypatch.setattr(run_tracking, "FIRST_WITHIN_S", 60)
+    monkeypatch.setattr(runs, "MAX_WAITING", 10)
+    monkeypatch.setattr(runs, "FLUSH_EVERY_S", 60)
     store = Store()
     with track(store) as add:
         for batch_id in range(25):
@@ -131,7 +128,7 @@ def test_of_too_many_that_wait_the_oldest_are_dropped(track: Tracking, monkeypat
 def test_a_store_that_fails_is_reported_once_and_the_run_goes_on(
     lines: list[str], track: Tracking, where: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(run_tracking, "FLUSH_EVERY_S", 0.01)
+    monkeypatch.setattr(runs, "FLUSH_EVERY_S", 0.01)
 
     def fail() -> None:
         msg = "no such host\nat line 7"
@@ -169,7 +166,7 @@ def test_mlflow_off_starts_no_thread_and_does_not_import_mlflow(lines: list[str]
 def test_a_missing_mlflow_is_reported_only_if_it_was_requested(
     lines: list[str], track: Tracking, monkeypatch: pytest.MonkeyPatch, mlflow: str, line_count: int
 ) -> None:
-    monkeypatch.setattr(run_tracking.importlib.util, "find_spec", lambda _name: None)
+    monkeypatch.setattr(runs.importlib.util, "find_spec", lambda _name: None)
     with track(mlflow=mlflow) as add:
         add(progress(0))
     assert len(lines) == line_count

@@ -8,11 +8,9 @@ import threading
 from pathlib import Path
 
 import pytest
-from py4j.protocol import Py4JError
 
 from sessionization.errors import ConfigurationError
 from sessionization.job.metrics import BOUNDS_S, COUNTERS, METRICS, PREFIX, Metrics, backlog, serve_metrics
-from sessionization.job.preparation import check_metrics_package
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchDetail, BatchProgress, DelaySample
@@ -137,7 +135,6 @@ def test_without_the_library_metrics_are_refused_before_anything_is_created(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, lines: list[str]
 ) -> None:
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
-    check_metrics_package(None)
     folders = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     settings = settings_of(SessionizeSettings, **folders, metrics_port=9464)
     with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
@@ -158,18 +155,6 @@ def test_metrics_are_served_while_the_queries_run(lines: list[str]) -> None:
     assert "sessionization_heartbeats_total 5.0\n" in text
     assert "sessionization_state_rows 70.0\n" in text
     assert session.listeners == []
-
-
-def test_a_session_without_listeners_lacks_only_the_engines_figures(
-    lines: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    def refuse(_self: Session, _listener: object) -> None:
-        raise Py4JError
-
-    monkeypatch.setattr(Session, "addListener", refuse)
-    with serve_metrics(Session(), metrics_of(), "127.0.0.1", 0, lines.append) as listeners:  # type: ignore[arg-type]
-        assert len(listeners) == 1
-    assert lines[1:] == ["the metrics lack the engine's own figures: Py4JError"]
 
 
 def test_a_port_in_use_is_reported_and_the_stream_goes_on(lines: list[str]) -> None:

@@ -9,9 +9,8 @@ import pytest
 
 pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks installs it")
 
-from sessionization.ml import stored_runs
-from sessionization.ml.run_names import RunKind
-from sessionization.ml.run_tracking import track_in_mlflow
+from sessionization.ml import runs
+from sessionization.ml.runs import RunKind, track_in_mlflow
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
@@ -42,7 +41,7 @@ def store(tmp_path_factory: pytest.TempPathFactory) -> str:
     uri = f"sqlite:///{folder / 'mlflow.db'}"
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", uri)
-        patch.setattr("sessionization.ml.run_tracking.CLOSE_WITHIN_S", 120)
+        patch.setattr("sessionization.ml.runs.CLOSE_WITHIN_S", 120)
         for changed in ({"heartbeat": "5s", "mlflow": "/Users/x/other"}, {"heartbeat": "2s"}):
             with track_in_mlflow(
                 settings(folder, **changed), TableLocation(folder / "tables"), "c0ffee", messages.append
@@ -62,8 +61,8 @@ def _log_foreign_run(uri: str) -> None:
     client.log_metric(client.create_run(experiment.experiment_id).info.run_id, "sessionize.batch_ms", 1.0)
 
 
-def streams(store: str) -> list[stored_runs.StoredRun]:
-    return stored_runs.newest_runs(RunKind.STREAM, [store])
+def streams(store: str) -> list[runs.StoredRun]:
+    return runs.newest_runs(RunKind.STREAM, [store])
 
 
 def run_of(store: str, at: int = 0) -> Any:
@@ -83,40 +82,24 @@ def test_a_run_has_settings_and_versions(store: str) -> None:
 
 def test_a_run_has_the_metrics_of_its_micro_batches(store: str) -> None:
     (newest, _) = streams(store)
-    assert stored_runs.metric_series(newest, "sessionize.rows_in") == (
+    assert runs.metric_series(newest, "sessionize.rows_in") == (
         [1_800_000_000_000, 1_800_000_001_000], [10.0, 11.0],
     )  # fmt: skip
-    assert stored_runs.metric_series(newest, "sessionize.lateness_p99_ms")[1] == [20.0]
+    assert runs.metric_series(newest, "sessionize.lateness_p99_ms")[1] == [20.0]
     assert {"sessionize.batch_ms", "sessionize.state_rows", "sessionize.state_bytes"} <= newest.metrics.keys()
     assert "sessionize.batch_id" not in newest.metrics
 
 
 def test_runs_are_found_by_their_tag_in_any_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first"
-    assert stored_runs.newest_runs(RunKind.BENCHMARK, [store]) == []
-    monkeypatch.setattr(stored_runs, "_EXPERIMENTS_AT_ONCE", 1)
+    assert runs.newest_runs(RunKind.BENCHMARK, [store]) == []
+    monkeypatch.setattr(runs, "_EXPERIMENTS_AT_ONCE", 1)
     assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first, over several answers"
-
-
-def test_a_missing_store_has_no_runs_and_is_not_created(tmp_path: Path) -> None:
-    file = tmp_path / "gone.db"
-    assert stored_runs.newest_runs(RunKind.STREAM, [f"sqlite:///{file}"]) == []
-    assert not file.exists()
 
 
 def test_a_new_store_has_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    assert stored_runs.newest_runs(RunKind.STREAM) == []
-
-
-def test_a_store_that_cannot_be_written_causes_one_warning(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path}")
-    monkeypatch.setattr("sessionization.ml.run_tracking.CLOSE_WITHIN_S", 60)  # MLflow itself would try for longer
-    messages: list[str] = []
-    with track_in_mlflow(settings(tmp_path), TableLocation(tmp_path / "tables"), "c0ffee", messages.append) as add:
-        add(progress(0))
-    assert len(messages) == 1
-    assert messages[0].startswith("MLflow does not take this run (")
+    assert runs.newest_runs(RunKind.STREAM) == []
 
 
 def test_the_chart_of_runs_has_a_line_for_each_run(store: str) -> None:
@@ -133,12 +116,10 @@ def test_the_chart_of_runs_has_a_line_for_each_run(store: str) -> None:
 
 
 def test_values_of_kafka_options_are_not_logged(tmp_path: Path) -> None:
-    from sessionization.ml.mlflow_run import parameters_of
-
     kafka = {"source": "kafka", "bootstrap_servers": "127.0.0.1:9092"}
     places = {"warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     given = settings_of(SessionizeSettings, kafka | places, kafka_option=("kafka.sasl.jaas.config=env:KAFKA_JAAS",))
-    parameters = parameters_of(given)
+    parameters = runs.parameters_of(given)
     assert parameters["kafka_option"] == "kafka.sasl.jaas.config"
     assert not any("KAFKA_JAAS" in text for text in parameters.values())
 

@@ -30,7 +30,7 @@ def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     """A folder with a checkpoint, while Spark's default storage is HDFS."""
     given = {"input": tmp_path / "input", "warehouse": tmp_path / "tables", "checkpoints": tmp_path / "checkpoints"}
     settings = settings_of(SessionizeSettings, given)
-    open_job_checkpoint(settings, TableLocation.of(settings.tables))
+    open_job_checkpoint(settings, TableLocation.of(settings.tables), lambda _line: None)
     hadoop = spark._jsc.hadoopConfiguration()
     before = hadoop.get(DEFAULT)
     hadoop.set(DEFAULT, "hdfs://namenode:8020")

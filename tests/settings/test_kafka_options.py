@@ -6,7 +6,7 @@ from typing import Any
 import pytest
 from pydantic import BaseModel
 
-from sessionization.command_line.options import options_of, parameters_to_arguments
+from sessionization.command_line.options import options_of, task_arguments
 from sessionization.command_line.parser import parse_settings, read_settings
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import LandChangesSettings
@@ -77,9 +77,9 @@ def test_a_wrong_option_is_reported_without_its_value(
 def test_a_jaas_line_without_a_secret_may_be_written_as_it_is(line: str) -> None:
     options = parse_kafka_options([f"kafka.sasl.jaas.config={line}"])
     assert resolve_secrets(options, None) == {"kafka.sasl.jaas.config": line}
-    parameters = {"source": "kafka", "kafka-option": f"'kafka.sasl.jaas.config={line}' minPartitions=3"}
-    arguments = parameters_to_arguments(options_of(SessionizeSettings), parameters)
-    assert arguments[1:] == [f"--kafka-option=kafka.sasl.jaas.config={line}", "--kafka-option=minPartitions=3"]
+    parameter = f"--kafka-option='kafka.sasl.jaas.config={line}' minPartitions=3"
+    arguments = task_arguments(options_of(SessionizeSettings), [parameter])
+    assert arguments == [f"--kafka-option=kafka.sasl.jaas.config={line}", "--kafka-option=minPartitions=3"]
 
 
 def test_a_kafka_option_with_the_same_key_twice_is_refused(capsys: pytest.CaptureFixture[str]) -> None:

@@ -7,7 +7,6 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 
 from sessionization.job import sessionize_job
-from sessionization.job.summary import Summary
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from tests.support.waiting import wait_for
 
@@ -17,7 +16,7 @@ class RunningJob:
     """A job that runs on its own thread, and the lines that it has reported so far."""
 
     lines: list[str]
-    future: "Future[Summary]"
+    future: "Future[list[str]]"
 
     def wait_for(self, condition: Callable[[], bool], awaited: str) -> None:
         """Poll until the condition holds. Raises the job's error; fails if the job ends first."""

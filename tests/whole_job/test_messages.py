@@ -160,7 +160,7 @@ def assert_stopped_by_ctrl_c(ended: Ended) -> None:
     """Spark installs its own handler, which would cancel running work and end the job within a micro-batch."""
     assert ended.code == 0
     assert "sessionize: stopping: finishing the micro-batches that have begun, within 25 s" in ended.lines
-    assert ended.lines[-1].startswith("sessionize: event-to-table latency")
+    assert ended.lines[-1].startswith("sessionize: live now")
 
 
 def test_ctrl_c_stops_as_sigterm_does(stopped: StoppedJob) -> None:

@@ -10,6 +10,15 @@ from pydantic import BaseModel
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
 
+_METAVARS = {
+    "duration": "DURATION",
+    "duration-range": "DURATION[-DURATION]",
+    "path": "PATH",
+    "integer": "N",
+    "number": "X",
+    "array": "A,B,...",
+}
+
 
 @dataclass(frozen=True, slots=True)
 class Option:
@@ -18,31 +27,24 @@ class Option:
     Attributes:
         name: as it is written, without the two dashes.
         path: where its value stands in a settings file, such as `("rules", "heartbeat")`.
-        schema: the JSON schema of the field.
         description: for people.
+        metavar: what its value is, for people.
         default: as a person writes it; "" for none.
-        is_required: whether there is no start without it.
+        choices: the values that there are to choose from.
     """
 
     name: str
     path: tuple[str, ...]
-    schema: Mapping[str, Any]
     description: str
-    default: str
+    metavar: str
+    default: str = ""
+    choices: tuple[str, ...] = ()
+    is_flag: bool = False
+    is_repeatable: bool = False
     is_required: bool = False
 
-    @property
-    def is_flag(self) -> bool:
-        return self.schema.get("type") == "boolean"
 
-    @property
-    def is_repeatable(self) -> bool:
-        return bool(self.schema.get("repeatable"))
-
-    @property
-    def choices(self) -> tuple[str, ...]:
-        """The values that there are to choose from."""
-        return tuple(map(str, [self.schema["const"]] if "const" in self.schema else self.schema.get("enum", ())))
+SETTINGS = Option("settings", ("settings",), "settings file (YAML); options win over it", "FILE")
 
 
 def sections_of(model: type[BaseModel]) -> dict[str, tuple[type[BaseModel], ...]]:
@@ -55,24 +57,22 @@ def sections_of(model: type[BaseModel]) -> dict[str, tuple[type[BaseModel], ...]
 
 
 def options_of(model: type[BaseModel]) -> list[Option]:
-    """The options of a job, in the order of its settings."""
-    sections, found = sections_of(model), list[Option]()
-    own = {option.path[0]: option for option in _fields(model)}
-    for name, field in model.model_fields.items():
-        written = field.alias or name
-        if written not in sections:
-            found.append(own[written])
-            continue
-        by_path: dict[tuple[str, ...], Option] = {}
-        for kind in sections[written]:
-            for option in _fields(kind):
-                path = (written, *option.path)
-                # The field `type` chooses the kind of a section, and its option has the section's name.
-                public_name = written if option.name == "type" else option.name
-                one = replace(option, name=public_name, path=path, is_required=False)
-                by_path[path] = _both(by_path[path], one) if path in by_path else one
-        found.extend(by_path.values())
-    return found
+    """The options of a job, in the order of its settings; those of settings with sections begin with the file."""
+    sections = sections_of(model)
+    found = {SETTINGS.name: SETTINGS} if sections else {}
+    for own in _fields(model):
+        [section] = own.path
+        if section not in sections:
+            found[own.name] = own
+        for option in (option for kind in sections.get(section, ()) for option in _fields(kind)):
+            # The field `type` chooses the kind of a section, and its option has the section's name.
+            name = section if option.name == "type" else option.name
+            choices = (*(found[name].choices if name in found else ()), *option.choices)
+            path = (section, *option.path)
+            found[name] = replace(
+                found.get(name, option), name=name, path=path, choices=tuple(dict.fromkeys(choices)), is_required=False
+            )
+    return list(found.values())
 
 
 def nested(model: type[BaseModel], values: Mapping[str, Any]) -> dict[str, Any]:
@@ -94,50 +94,38 @@ def merged(model: type[BaseModel], file: Mapping[str, Any], given: Mapping[str, 
 
     A section of the file is left out where the command line chooses another kind of it.
     """
-    sections, settings = sections_of(model), {**file, **given}
-    for name, kinds in sections.items():
-        of_file, of_command_line = file.get(name), given.get(name)
-        if isinstance(of_file, Mapping) and isinstance(of_command_line, Mapping):
-            both = {**of_file, **of_command_line}
-            is_other = any(_fits(kind, of_file) for kind in kinds) and not any(_fits(kind, both) for kind in kinds)
-            settings[name] = of_command_line if is_other else both
+    settings = {**file, **given}
+    for name, kinds in sections_of(model).items():
+        if isinstance(file.get(name), Mapping) and name in given:
+            both = {**file[name], **given[name]}
+            is_other = any(_fits(kind, file[name]) for kind in kinds) and not any(_fits(kind, both) for kind in kinds)
+            settings[name] = given[name] if is_other else both
     return settings
 
 
-def parameters_to_arguments(options: Sequence[Option], texts: Mapping[str, str]) -> list[str]:
-    """Return the command line that is equivalent to the parameters of a job, or to its widgets.
-
-    They cannot be left out, so an empty text means that the option is not given. A flag is `true` or `false`. The
-    values of an option that may be repeated are in one text, separated as in a shell.
-
-    Raises `ConfigurationError` for a flag whose text is neither true nor false, and for quotes that are not closed.
-    """
-    return [word for option in options for word in _arguments(option, texts.get(option.name, ""))]
-
-
 def task_arguments(options: Sequence[Option], argv: Sequence[str]) -> list[str]:
-    """Return the command line of a task. Its words `--NAME=TEXT` are parameters; other words are left unchanged."""
+    """Return the command line that means the same as the parameters of a job, `--NAME=TEXT`; other words stay.
+
+    Parameters cannot be left out, so an empty text means that the option is not given. A flag is `true` or `false`.
+    The values of an option that may be repeated are in one text, separated as in a shell; raises `ConfigurationError`
+    for quotes that are not closed.
+    """
     by_name, words = {f"--{option.name}": option for option in options}, list[str]()
     for word in argv:
         name, equals, text = word.partition("=")
-        words += _arguments(by_name[name], text) if equals and name in by_name else [word]
+        option, text = by_name.get(name), text.strip()
+        if option is None or not equals:
+            words.append(word)
+        elif option.is_flag and text:
+            words.append({"true": name, "false": f"--no-{option.name}"}.get(text, word))
+        else:
+            try:
+                values = shlex.split(text) if option.is_repeatable else [text] if text else []
+            except ValueError as error:
+                msg = f"{name}: {error} in its value: close the quotes"
+                raise ConfigurationError(msg) from error
+            words += [f"{name}={value}" for value in values]
     return words
-
-
-def _arguments(option: Option, text: str) -> list[str]:
-    text = text.strip()
-    if not text:
-        return []
-    if option.is_flag:
-        if text not in {"true", "false"}:
-            msg = f"--{option.name} {text!r} is neither true nor false: write one of the two"
-            raise ConfigurationError(msg)
-        return [f"--{option.name}" if text == "true" else f"--no-{option.name}"]
-    try:
-        return [f"--{option.name}={value}" for value in (shlex.split(text) if option.is_repeatable else [text])]
-    except ValueError as error:
-        msg = f"--{option.name}: {error} in its value: close the quotes"
-        raise ConfigurationError(msg) from error
 
 
 def locations(settings: BaseModel) -> Iterator[tuple[str, AnyPath]]:
@@ -153,64 +141,44 @@ def locations(settings: BaseModel) -> Iterator[tuple[str, AnyPath]]:
 def _models(annotation: Any) -> Iterator[type[BaseModel]]:
     if isinstance(annotation, type) and issubclass(annotation, BaseModel):
         yield annotation
-    elif get_origin(annotation) is Annotated:
-        yield from _models(get_args(annotation)[0])
     else:
-        for part in get_args(annotation):
+        parts = get_args(annotation)
+        for part in parts[:1] if get_origin(annotation) is Annotated else parts:
             yield from _models(part)
 
 
 def _fields(model: type[BaseModel]) -> Iterator[Option]:
     """The fields of one class as options."""
-    model_schema = model.model_json_schema()
-    definitions = model_schema.get("$defs", {})
-
-    def resolve(schema: Mapping[str, Any]) -> Mapping[str, Any]:
-        if "$ref" in schema:
-            return {**definitions[schema["$ref"].rsplit("/", 1)[-1]], **schema}
-        # Older pydantic wraps a reference that has a default in allOf.
-        choices = schema.get("anyOf", schema.get("allOf", ()))
-        present = [choice for choice in choices if choice.get("type") != "null"]
-        return {**resolve(present[0]), **schema} if present else schema
-
+    schema = model.model_json_schema()
     # Dumped as JSON, so that help shows a default as a person writes it: 30s.
     defaults = model.model_construct().model_dump(mode="json", warnings=False)
     for name, field in model.model_fields.items():
-        written = field.alias or name
+        written, default = field.alias or name, defaults.get(name)
+        shape = _shape(schema["properties"][written], schema.get("$defs", {}))
+        kind = shape.get("type", "")
         yield Option(
             written.replace("_", "-"),
             (written,),
-            resolve(model_schema["properties"][written]),
             (field.description or "").strip(),
-            _as_text(defaults.get(name)),
+            shape.get("metavar") or _METAVARS.get(shape.get("format", kind), _METAVARS.get(kind, "TEXT")),
+            "" if default in (None, [], {}) else str(default).lower() if kind == "boolean" else str(default),
+            choices=tuple(map(str, [shape["const"]] if "const" in shape else shape.get("enum", ()))),
+            is_flag=kind == "boolean",
+            is_repeatable=bool(shape.get("repeatable")),
             is_required=field.is_required(),
         )
 
 
-def _both(one: Option, other: Option) -> Option:
-    """The option that two kinds of a section have."""
-    schema = {name: value for name, value in one.schema.items() if name != "const"}
-    if choices := dict.fromkeys((*one.choices, *other.choices)):
-        schema["enum"] = list(choices)
-    return replace(one, schema=schema)
+def _shape(schema: Mapping[str, Any], definitions: Mapping[str, Any]) -> Mapping[str, Any]:
+    """What a field takes, with references resolved, and without null."""
+    if "$ref" in schema:
+        return {**definitions[schema["$ref"].rsplit("/", 1)[-1]], **schema}
+    present = [choice for choice in schema.get("anyOf", ()) if choice.get("type") != "null"]
+    return {**_shape(present[0], definitions), **schema} if present else schema
 
 
 def _fits(kind: type[BaseModel], section: Mapping[str, Any]) -> bool:
     """Whether a kind of a section has all fields of `section`, and the values that tell kinds apart."""
-    options = {option.path[0]: option for option in _fields(kind)}
-    return all(
-        name in options and ("const" not in options[name].schema or value in options[name].choices)
-        for name, value in section.items()
-    )
-
-
-def _as_text(default: Any) -> str:
-    match default:
-        case None | [] | {}:
-            return ""
-        case bool():
-            return str(default).lower()
-        case list():
-            return shlex.join(map(str, default))
-        case _:
-            return str(default)
+    choices = {field.alias or name: get_args(field.annotation) for name, field in kind.model_fields.items()}
+    is_known = section.keys() <= choices.keys()
+    return is_known and all(section[name] in choices[name] for name in section.keys() & {"type", "mode"})

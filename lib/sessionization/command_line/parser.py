@@ -10,13 +10,21 @@ import logging
 import sys
 from collections.abc import Callable, Container, Sequence
 from pathlib import Path
-from typing import Any, NoReturn, TypeVar
+from typing import TypeVar
 
 import click
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from sessionization.command_line.options import Option, merged, nested, options_of, sections_of, task_arguments
+from sessionization.command_line.options import (
+    SETTINGS,
+    Option,
+    merged,
+    nested,
+    options_of,
+    sections_of,
+    task_arguments,
+)
 from sessionization.command_line.settings_file import read_settings_file
 from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
@@ -25,16 +33,7 @@ from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
 
-SETTINGS = Option("settings", ("settings",), {"metavar": "FILE"}, "settings file (YAML); options win over it", "")
 _CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
-_METAVARS = {
-    "duration": "DURATION",
-    "duration-range": "DURATION[-DURATION]",
-    "path": "PATH",
-    "integer": "N",
-    "number": "X",
-    "array": "A,B,...",
-}
 
 
 def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
@@ -54,17 +53,13 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
     """
     try:
         if argv is None:
-            argv = task_arguments(all_options(model), sys.argv[1:]) if on_databricks() else sys.argv[1:]
+            argv = task_arguments(options_of(model), sys.argv[1:]) if on_databricks() else sys.argv[1:]
         return read_settings(model, argv, prog)
     except click.exceptions.Exit as request:
         raise SystemExit(request.exit_code) from None
     except ConfigurationError as error:
-        _fail(prog, str(error))
-
-
-def all_options(model: type[BaseModel]) -> list[Option]:
-    """The options of a job; those of settings with sections begin with the settings file."""
-    return [*([SETTINGS] if sections_of(model) else []), *options_of(model)]
+        _print_error(prog, str(error))
+        sys.exit(2)
 
 
 def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
@@ -72,7 +67,7 @@ def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
 
     Raises `ConfigurationError` with the problem, and click's `Exit` after `--help`. Advice names `prog` if it is given.
     """
-    options = all_options(model)
+    options = options_of(model)
     command = click.Command(
         prog, params=[_click_option(option) for option in options], help=model.__doc__, context_settings=_CONTEXT
     )
@@ -91,23 +86,14 @@ def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
             msg = f"--{name.replace('_', '-')} '' is empty: give it a value, or leave it out"
             raise ConfigurationError(msg)
     file = given.pop(SETTINGS.name, None)
-    sections = _sections_of_job(model, Path(file)) if file is not None else {}
+    sections = {} if file is None else read_settings_file(Path(file), model)
     try:
-        settings = model.model_validate(merged(model, sections, nested(model, given)))
+        return model.model_validate(merged(model, sections, nested(model, given)))
     except ValidationError as error:
         # A wrong value that was given comes before a missing one.
         first = min(error.errors(), key=lambda details: details["type"] == "missing")
         place = f"--settings {file}: " if file else ""
         raise ConfigurationError(_explain(first, sections_of(model), options, given, place)) from None
-    return settings
-
-
-def _sections_of_job(model: type[BaseModel], file: Path) -> dict[str, Any]:
-    """What a settings file says to a job: the sections of its settings, and the one with its own options."""
-    content, section = read_settings_file(file), str(getattr(model, "own_section", ""))
-    # The run_for of a file is the stream's; another job has its own in its section.
-    taken = sections_of(model) if section else {field.alias or name for name, field in model.model_fields.items()}
-    return {name: value for name, value in content.items() if name in taken} | dict(content.get(section, {}))
 
 
 def run(main: Callable[[], int], prog: str) -> None:
@@ -136,8 +122,7 @@ def run(main: Callable[[], int], prog: str) -> None:
 
 def say_on_stdout(line: str) -> None:
     """Write a line of a job's result to stdout at once."""
-    sys.stdout.write(f"{line}\n")
-    sys.stdout.flush()
+    click.echo(line)
 
 
 def say_on_stderr(prog: str) -> Say:
@@ -148,15 +133,9 @@ def say_on_stderr(prog: str) -> Say:
 
     def say(line: str) -> None:
         with contextlib.suppress(OSError):
-            sys.stderr.write(f"{prog}: {line}\n")
-            sys.stderr.flush()
+            click.echo(f"{prog}: {line}", err=True)
 
     return say
-
-
-def _fail(prog: str, message: str) -> NoReturn:
-    _print_error(prog, message)
-    sys.exit(2)
 
 
 def _print_error(prog: str, message: str) -> None:
@@ -176,20 +155,15 @@ def _click_option(option: Option) -> click.Parameter:
             option.name.replace("-", "_"),
         ],
         help=description,
-        metavar=None if option.is_flag else _metavar(option),
+        metavar=None if option.is_flag else _value_of(option),
         multiple=option.is_repeatable,
         is_flag=option.is_flag,
         default=None,
     )
 
 
-def _metavar(option: Option) -> str:
-    schema = option.schema
-    if "metavar" in schema:
-        return str(schema["metavar"])
-    if option.choices:
-        return "|".join(option.choices)
-    return _METAVARS.get(schema.get("format", ""), _METAVARS.get(schema.get("type", ""), "TEXT"))
+def _value_of(option: Option) -> str:
+    return "|".join(option.choices) or option.metavar
 
 
 def _explain(
@@ -217,7 +191,7 @@ def _explain(
         return f"{file}{text}"
     if kind == "missing":
         where = f", or as {'.'.join(path)} in the settings file" if sections else ""
-        return f"--{option.name} is missing: give it, as in --{option.name} {_metavar(option)}{where}"
+        return f"--{option.name} is missing: give it, as in --{option.name} {_value_of(option)}{where}"
     is_given = not file or option.name.replace("-", "_") in given
     place = f"--{option.name}" if is_given else f"{file}{'.'.join(path)}"
     if kind == "extra_forbidden":
@@ -232,6 +206,6 @@ def _correction(error: ErrorDetails, option: Option) -> str:
     if kind in {"literal_error", "enum"}:
         return f"{value} is not known: write {context['expected']}"
     if kind == "greater_than_equal":
-        least = format_duration(int(context["ge"])) if option.schema.get("format") == "duration" else context["ge"]
+        least = format_duration(int(context["ge"])) if option.metavar == "DURATION" else context["ge"]
         return f"{value} is too small: write at least {least}"
     return f"{value} does not fit: {error['msg'][:1].lower()}{error['msg'][1:]}"

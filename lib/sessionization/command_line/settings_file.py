@@ -5,6 +5,7 @@ from pathlib import Path
 from typing import Any
 
 import yaml
+from pydantic import BaseModel
 
 from sessionization.errors import ConfigurationError
 
@@ -14,10 +15,11 @@ JOB_SECTIONS = ("maintain", "land_changes")
 """The options of other jobs, each in a section of its job's name."""
 
 
-def read_settings_file(file: Path) -> dict[str, Any]:
-    """Read the sections of a file, without a look at their fields, which the models of the jobs check.
+def read_settings_file(file: Path, model: type[BaseModel]) -> dict[str, Any]:
+    """What a file says to a job: the sections of its settings, and the fields of the section with its own options.
 
-    Raises `ConfigurationError` for a file that cannot be read, is no YAML, has a key twice, or an unknown section.
+    The model of the job checks the fields. Raises `ConfigurationError` for a file that cannot be read, is no YAML, has
+    a key twice, or an unknown section.
     """
     try:
         text = file.read_text(encoding="utf-8")
@@ -26,15 +28,13 @@ def read_settings_file(file: Path) -> dict[str, Any]:
         msg = f"--settings {file} cannot be read ({cause}): name a file with settings"
         raise ConfigurationError(msg) from error
     try:
-        content = yaml.load(text, _Loader)  # noqa: S506 - it makes texts, lists and mappings only
+        content = yaml.load(text, _Loader) or {}  # noqa: S506 - it makes texts, lists and mappings only
     except yaml.YAMLError as error:
         mark = getattr(error, "problem_mark", None)
         line = f" line {mark.line + 1}" if mark is not None else ""
         problem = getattr(error, "problem", None) or "a character that it may not have"
         msg = f"--settings {file}{line}: {problem}: write it as docs/settings.md shows"
         raise ConfigurationError(msg) from error
-    if not content:
-        return {}
     if not isinstance(content, dict):
         msg = f"--settings {file} has no sections: write each as NAME: with its fields below, as docs/settings.md shows"
         raise ConfigurationError(msg)
@@ -46,7 +46,10 @@ def read_settings_file(file: Path) -> dict[str, Any]:
         if name != "run_for" and not isinstance(section, dict):
             msg = f"--settings {file}: {name} has no fields: write them below it, or leave it out"
             raise ConfigurationError(msg)
-    return content
+    own = str(getattr(model, "own_section", ""))
+    # The run_for of a file is the stream's; another job has its own in its section.
+    taken = {field.alias for field in model.model_fields.values()} - ({"run_for"} if own else set())
+    return {**{name: value for name, value in content.items() if name in taken}, **content.get(own, {})}
 
 
 class _Loader(yaml.BaseLoader):  # type: ignore[misc]  # it has no types

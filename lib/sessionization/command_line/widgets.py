@@ -5,8 +5,8 @@ from typing import Final, Protocol, TypeVar
 
 from pydantic import BaseModel
 
-from sessionization.command_line.options import parameters_to_arguments
-from sessionization.command_line.parser import all_options, read_settings
+from sessionization.command_line.options import options_of, task_arguments
+from sessionization.command_line.parser import read_settings
 from sessionization.errors import ConfigurationError
 
 M = TypeVar("M", bound=BaseModel)
@@ -27,7 +27,7 @@ class WidgetBar(Protocol):
 
 def make_widgets(model: type[BaseModel], widgets: WidgetBar) -> None:
     """Make a widget for every option of a job, with its name. An empty one means: as in the file, or the default."""
-    for option in all_options(model):
+    for option in options_of(model):
         label = f"{option.name} ({option.default})" if option.default else option.name
         choices = ["false", "true"] if option.is_flag else list(option.choices)
         if choices:
@@ -50,10 +50,10 @@ def read_widgets(model: type[M], widgets: WidgetBar) -> M:
 
     Raises `ConfigurationError` with the line that the job's command line would have printed.
     """
-    options = all_options(model)
+    options = options_of(model)
     try:
-        texts = {option.name: widgets.get(option.name) for option in options}
-        return read_settings(model, parameters_to_arguments(options, texts))
+        words = [f"--{option.name}={widgets.get(option.name)}" for option in options]
+        return read_settings(model, task_arguments(options, words))
     except ConfigurationError as error:
         msg = f"in the widgets, each named as its option: {error}"
         raise ConfigurationError(msg) from None

@@ -13,8 +13,6 @@ from prometheus_client import (
     disable_created_metrics,
     start_http_server,
 )
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import EndReason
@@ -204,16 +202,13 @@ def serve_metrics(
     """
     try:
         server, _ = start_http_server(port, host, metrics.registry)
-    except (OSError, UnicodeError) as error:  # UnicodeError: a host name that cannot be encoded
+    except OSError as error:
         say(f"--metrics-port {port} of {host} cannot be served ({error}): the stream goes on without")
         yield []
         return
     say(f"metrics for Prometheus on port {server.server_port} of {host}, /metrics")
     try:
         spark.streams.addListener(metrics)
-    except (PySparkException, Py4JError) as error:  # for example a session that allows no listeners in Python
-        say(f"the metrics lack the engine's own figures: {type(error).__name__}")
-    try:
         yield [metrics.add]
     finally:
         server.shutdown()

@@ -1,7 +1,6 @@
 """The preparation before the first query: checks and opens folders, topics, tables and the checkpoint."""
 
 import contextlib
-import importlib.util
 import threading
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
@@ -13,11 +12,12 @@ from pyspark.errors import PySparkException
 from sessionization.errors import ConfigurationError, StoppedError
 from sessionization.files import refuse_unreadable, refuse_unwritable
 from sessionization.hadoop_path import AnyPath
-from sessionization.optional_packages import how_to_install
+from sessionization.job.job_input import name_interrupted_files
+from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_location_settings import FolderTables
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings, explain_ignored_devices
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
@@ -59,22 +59,21 @@ def refuse_unreadable_input(folder: AnyPath) -> None:
         raise ConfigurationError(msg) from error
 
 
-def check_metrics_package(metrics_port: int | None) -> None:
-    """Raises `ConfigurationError` where metrics are wanted and the package that serves them is not installed."""
-    if metrics_port is not None and importlib.util.find_spec("prometheus_client") is None:
-        msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
-        raise ConfigurationError(msg)
-
-
-def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation) -> Checkpoint:
+def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation, say: Say) -> Checkpoint:
     """Open the checkpoint of `settings`, or create it; raises the errors of `open_checkpoint`."""
-    return open_checkpoint(
+    checkpoint = open_checkpoint(
         settings.state.checkpoints,
         PinnedSettings.of(settings, str(location)),
         settings.rules.of_sessions,
         retain_device_groups=settings.state.expected_devices is not None,
         warm=settings.state.from_sessions,
     )
+    say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
+    if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
+        say(ignored)
+    if settings.input_folder is not None:
+        name_interrupted_files(checkpoint.folder, say)
+    return checkpoint
 
 
 def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, ProgressLog, InitialState]:

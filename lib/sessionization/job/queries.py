@@ -33,6 +33,7 @@ from sessionization.spark.warm_start.initial_state import NO_INITIAL_STATE, Init
 _HEAD_START_S = 15
 """How long archive and rollup wait at most for the first micro-batch of sessionize."""
 _LOOK_EVERY_S = 60
+_REPORT_EVERY_S = 5
 _GROWTH = 2
 
 
@@ -89,6 +90,17 @@ class Queries:
         _shorten_log_of_files(self._context, name)
         folder = self._context.checkpoint.query_folder(name)
         self.by_name[name] = writer.queryName(name).option("checkpointLocation", folder).start()
+
+    def watch(self, stop: threading.Event, report: Callable[[], None]) -> None:
+        """Wait until `stop` is set or a query has ended; calls `report` every few seconds."""
+        next_report_s = time.monotonic() + _REPORT_EVERY_S
+        while all(query.isActive for query in self.by_name.values()):
+            if time.monotonic() >= next_report_s:
+                report()
+                next_report_s = time.monotonic() + _REPORT_EVERY_S
+            if stop.wait(0.2):
+                return
+            self.shorten_logs(stop)
 
     def end_rests(self, names: Sequence[str] = QUERIES) -> None:
         """Let queries no longer rest between their micro-batches, because they are to stop."""

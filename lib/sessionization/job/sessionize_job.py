@@ -4,33 +4,31 @@ import contextlib
 import threading
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
-from functools import partial
+from importlib.util import find_spec
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import StreamError
-from sessionization.job.job_input import name_interrupted_files, take_input
+from sessionization.errors import ConfigurationError, StreamError
+from sessionization.job.job_input import take_input
 from sessionization.job.preparation import (
     check_folders,
-    check_metrics_package,
     open_job_checkpoint,
     plain_errors,
     prepare,
 )
 from sessionization.job.queries import Queries
-from sessionization.job.query_monitor import ClockCheck, monitor_queries, progress_line
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
-from sessionization.job.summary import RunningTotals, Summary, count_live_sessions, summary_lines
-from sessionization.ml.run_tracking import track_in_mlflow
+from sessionization.job.summary import ClockCheck, RunningTotals, count_live_sessions, progress_line, summary_lines
+from sessionization.ml.runs import track_in_mlflow
+from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, engine_log
+from sessionization.spark.checkpoint.folder import SESSIONIZE, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
-from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.engine.error_text import explain_engine_death, remedy_for, root_cause
 from sessionization.spark.engine.session import (
     describe_log,
@@ -66,27 +64,29 @@ class JobCallbacks:
     say_progress: Say | None = None
 
 
-def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallbacks) -> Summary:
+def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallbacks) -> list[str]:
     """Run until `stop` is set or `settings.run_for_ms` is over; a restart with the checkpoint continues from there.
 
-    Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before it starts a query, and `StreamError`
-    where a query ended on its own.
+    Returns the lines of the summary. Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before it starts
+    a query, and `StreamError` where a query ended on its own.
     """
     if settings.pace.mode == "real-time":
         real_time.check_runtime()
     location, say = TableLocation.of(settings.tables), callbacks.say
-    check_metrics_package(settings.monitoring.metrics_port)
+    if settings.monitoring.metrics_port is not None and find_spec("prometheus_client") is None:
+        msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
+        raise ConfigurationError(msg)
     log_file = engine_log(settings.state.checkpoints)
-    with (
-        _session_and_folders(settings, say, describe_log(log_file)) as log_place,
-        lock_folder(settings.state.checkpoints, say, stop),
-        location.lock_for_stream(say, stop) as is_exclusive,
-        explain_engine_death(log_place),
-        contextlib.ExitStack() as stack,
-    ):
+    with contextlib.ExitStack() as stack:
+        with plain_errors("Spark cannot be started"):
+            log_place = stack.enter_context(session_for_uris(settings, say)) or describe_log(log_file)
+        stack.enter_context(explain_engine_death(log_place))
+        check_folders(settings)
+        stack.enter_context(lock_folder(settings.state.checkpoints, say, stop))
+        is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
         # With a lock, the checkpoint is opened here: a wrong setting is refused before Spark has started. A lease is a
         # row of a table, so Spark must have started first.
-        checkpoint = _open_checkpoint(settings, location, say) if is_exclusive else None
+        checkpoint = open_job_checkpoint(settings, location, say) if is_exclusive else None
         with plain_errors(f"Spark cannot be started (see {log_place})"):
             spark = stack.enter_context(job_session(log_file))
         refuse_other_default_storage(spark, settings)
@@ -94,31 +94,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         if not is_exclusive:
             stored = StoredLease(spark, location, STREAM_LEASE)
             check_lease = stack.enter_context(hold_lease(stored, "sessionize", say, stop)).check
-        checkpoint = checkpoint or _open_checkpoint(settings, location, say)
+        checkpoint = checkpoint or open_job_checkpoint(settings, location, say)
         track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
         context = JobContext(spark, settings, checkpoint, location, say, log_place=log_place, check_lease=check_lease)
         return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
-
-
-def _open_checkpoint(settings: SessionizeSettings, location: TableLocation, say: Say) -> Checkpoint:
-    checkpoint = open_job_checkpoint(settings, location)
-    say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
-    if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
-        say(ignored)
-    if settings.input_folder is not None:
-        name_interrupted_files(checkpoint.folder, say)
-    return checkpoint
-
-
-@contextlib.contextmanager
-def _session_and_folders(settings: SessionizeSettings, say: Say, log_place: str) -> Iterator[str]:
-    """Start the session where a location is a URI, and check the folders. Yields where the engine logs."""
-    with contextlib.ExitStack() as stack:
-        with plain_errors("Spark cannot be started"):
-            log_place = stack.enter_context(session_for_uris(settings, say)) or log_place
-        with explain_engine_death(log_place):
-            check_folders(settings)
-        yield log_place
 
 
 def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: Say | None = None) -> None:
@@ -128,11 +107,11 @@ def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: 
     """
     with stop_on_signals() as stop:
         summary = run(settings, stop, JobCallbacks(say, say_progress=say_progress))
-    for line in summary_lines(summary):
+    for line in summary:
         say(line)
 
 
-def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) -> Summary:
+def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) -> list[str]:
     stop_on_file(context.checkpoint.folder, stop, context.say)
     context, progress_log, initial_state = prepare(context, stop)
     context.say(f"state partitions: {context.state_partitions}; later only jobs/rescale_state.py changes their number")
@@ -157,14 +136,20 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
             try:
                 with stop_after(stop, context.settings.run_for_ms):
-                    monitor_queries(queries.by_name, stop, partial(queries.shorten_logs, stop), report)
+                    queries.watch(stop, report)
                 check_input()
             finally:
-                causes = _stop(context, queries)
+                queries.end_rests()
+                causes = stop_queries(
+                    queries.by_name, context.checkpoint.folder, context.say, is_real_time=context.is_real_time
+                )
     if causes:
-        raise StreamError(_failure_message(context, causes))
+        settings = context.settings
+        remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
+        msg = f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
+        raise StreamError(msg)
     seconds, live = (wall_clock_ms() - began_ms) / 1000, _count_live(context, callbacks)
-    return Summary(seconds, totals.snapshot()[0], live, totals.lateness.percentiles(), totals.latency.percentiles())
+    return summary_lines(seconds, totals.snapshot()[0], live)
 
 
 @contextlib.contextmanager
@@ -177,25 +162,13 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
             stack.enter_context(
                 real_time.report_engine_batches(context.spark, progress_log.store, listeners, context.checkpoint.layout)
             )
-        if settings.monitoring.metrics_at is not None:
+        if (port := settings.monitoring.metrics_port) is not None:
             from sessionization.job.metrics import Metrics, serve_metrics  # needs the extra
 
             metrics = Metrics(settings.rules.heartbeat_ms)
-            serving = serve_metrics(context.spark, metrics, *settings.monitoring.metrics_at, context.say)
+            serving = serve_metrics(context.spark, metrics, settings.monitoring.metrics_host, port, context.say)
             listeners.extend(stack.enter_context(serving))
         yield
-
-
-def _stop(context: JobContext, queries: Queries) -> list[str]:
-    """Stop the queries. Returns why queries had ended on their own."""
-    queries.end_rests()
-    return stop_queries(queries.by_name, context.checkpoint.folder, context.say, is_real_time=context.is_real_time)
-
-
-def _failure_message(context: JobContext, causes: list[str]) -> str:
-    settings = context.settings
-    remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
-    return f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
 
 
 def _count_live(context: JobContext, callbacks: JobCallbacks) -> int | None:

@@ -20,8 +20,7 @@ from pyspark.sql.pandas.functions import pandas_udf
 
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError
-from sessionization.ml import require_mlflow, require_package
-from sessionization.ml.run_names import AUTO, KIND_TAG, LENGTH_EXPERIMENT, RunKind
+from sessionization.ml.runs import KIND_TAG, RunKind, experiment_id, import_mlflow
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.creation import create_table
@@ -100,10 +99,8 @@ class LengthModel:
 def past_and_live(spark: SparkSession, settings: ForecastSettings) -> tuple[DataFrame, int]:
     """The sessions of the last days, described, and the instant (UTC milliseconds) of the stream's newest micro-batch.
 
-    Raises `ConfigurationError` without lifelines, MLflow, tables or sessions.
+    Raises `ConfigurationError` without tables or sessions.
     """
-    require_package("lifelines", "lifelines", extra="forecast")
-    require_mlflow()
     location = TableLocation.of(settings.tables)
     location.require(spark, (SESSIONS, STREAM_PROGRESS))
     sessions, progress = (location.read(spark.read, table) for table in (SESSIONS, STREAM_PROGRESS))
@@ -255,11 +252,9 @@ def register(model: LengthModel, settings: ForecastSettings) -> None:
 
     It forecasts also where the baseline was better: what forecasts today must have been tested on yesterday's sessions.
     """
-    import mlflow
+    mlflow = import_mlflow()
 
-    from sessionization.ml.mlflow_run import experiment_id, model_registry
-
-    class LengthForecaster(mlflow.pyfunc.PythonModel):  # type: ignore[misc]
+    class LengthForecaster(mlflow.pyfunc.PythonModel):  # type: ignore[name-defined, misc]
         """For other programs: rows with `FEATURES` and `age_s` in, the columns `REMAINING` out."""
 
         def __init__(self, model: LengthModel) -> None:
@@ -269,32 +264,27 @@ def register(model: LengthModel, settings: ForecastSettings) -> None:
             return self.model.predict(model_input)
 
     name, example = settings.registered_model, pd.DataFrame([dict.fromkeys((*FEATURES, "age_s"), 0.0)])
-    with model_registry() as client:
-        with mlflow.start_run(
-            experiment_id=experiment_id(client, AUTO, LENGTH_EXPERIMENT),
-            run_name=time.strftime("training %Y-%m-%d %H:%M:%S", time.gmtime()),
-            tags={KIND_TAG: RunKind.TRAINING.value, "tables": str(TableLocation.of(settings.tables))},
-        ):
-            mlflow.log_params({"days": settings.days, "features": " ".join(FEATURES)})
-            mlflow.log_metrics(model.metrics)
-            mlflow.log_table(model.scores, "scores.json")
-            logged = mlflow.pyfunc.log_model(
-                name="session_length",
-                python_model=LengthForecaster(model),
-                signature=mlflow.models.infer_signature(example, model.predict(example)),
-                pip_requirements=["mlflow", "lifelines"],  # and this project's wheel, which is in no index
-                registered_model_name=name,
-            )
-        client.set_registered_model_alias(name, CHAMPION, logged.registered_model_version)
+    client = mlflow.MlflowClient()
+    with mlflow.start_run(
+        experiment_id=experiment_id(client, "auto", "session_length"),
+        run_name=time.strftime("training %Y-%m-%d %H:%M:%S", time.gmtime()),
+        tags={KIND_TAG: RunKind.TRAINING.value, "tables": str(TableLocation.of(settings.tables))},
+    ):
+        mlflow.log_params({"days": settings.days, "features": " ".join(FEATURES)})
+        mlflow.log_metrics(model.metrics)
+        mlflow.log_table(model.scores, "scores.json")
+        logged = mlflow.pyfunc.log_model(
+            name="session_length",
+            python_model=LengthForecaster(model),
+            signature=mlflow.models.infer_signature(example, model.predict(example)),
+            pip_requirements=["mlflow", "lifelines"],  # and this project's wheel, which is in no index
+            registered_model_name=name,
+        )
+    client.set_registered_model_alias(name, CHAMPION, logged.registered_model_version)
 
 
 def champion(settings: ForecastSettings) -> tuple[LengthModel, str]:
-    """The registered model that forecasts, and its version; raises `ConfigurationError` where MLflow gives none."""
-    import mlflow
-
-    from sessionization.ml.mlflow_run import model_registry
-
-    name = settings.registered_model
-    with model_registry() as client:
-        version = client.get_model_version_by_alias(name, CHAMPION).version
-        return mlflow.pyfunc.load_model(f"models:/{name}/{version}").unwrap_python_model().model, str(version)
+    """The registered model that forecasts, and its version."""
+    mlflow, name = import_mlflow(), settings.registered_model
+    version = mlflow.MlflowClient().get_model_version_by_alias(name, CHAMPION).version
+    return mlflow.pyfunc.load_model(f"models:/{name}/{version}").unwrap_python_model().model, str(version)

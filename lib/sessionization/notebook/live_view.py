@@ -15,7 +15,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.job.sessionize_job import JobCallbacks, run
-from sessionization.job.summary import Summary, count_live_sessions, summary_lines
+from sessionization.job.summary import count_live_sessions
 from sessionization.notebook import chart_style
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE
@@ -78,9 +78,7 @@ class LiveView:
         return figure
 
 
-def run_and_show(
-    settings: SessionizeSettings, show: Callable[[Figure, list[str]], None], every_s: float = 2.0
-) -> Summary:
+def run_and_show(settings: SessionizeSettings, show: Callable[[Figure, list[str]], None], every_s: float = 2.0) -> None:
     """Run the job, and redraw live sessions and heartbeat lateness every `every_s` seconds.
 
     `show` replaces the picture and the lines below it. The run ends after `settings.run_for_ms`, or after
@@ -112,6 +110,4 @@ def run_and_show(
         finally:
             # An error of the picture must not leave a stream running.
             stop.set()
-    summary = running.result()
-    show(view.picture(), [*notes, *summary_lines(summary)])  # the notes may still matter
-    return summary
+    show(view.picture(), [*notes, *running.result()])  # the notes may still matter

@@ -7,8 +7,7 @@ from matplotlib.figure import Figure
 from pydantic import BaseModel, ConfigDict, Field
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.ml.run_names import RunKind
-from sessionization.ml.stored_runs import StoredRun, metric_series, newest_runs
+from sessionization.ml.runs import RunKind, StoredRun, metric_series, newest_runs
 from sessionization.notebook import chart_style
 
 _COLOURS = (

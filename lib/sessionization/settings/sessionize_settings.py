@@ -212,11 +212,6 @@ class MonitoringSettings(Section):
         json_schema_extra={"metavar": "ADDRESS"},
     )
 
-    @property
-    def metrics_at(self) -> tuple[str, int] | None:
-        """Host and port of the metrics; None without a port."""
-        return None if self.metrics_port is None else (self.metrics_host, self.metrics_port)
-
 
 Source = Annotated[
     Annotated[FilesSource, Tag("files")] | Annotated[KafkaSource, Tag("kafka")], _kind_by("type", "files")
