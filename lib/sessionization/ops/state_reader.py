@@ -16,7 +16,7 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import SESSIONIZE
-from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
+from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.operator.session_store import STATE_NAME
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA
@@ -45,6 +45,11 @@ class StateReader:
         if batch_id < 0:
             raise _no_state(self.checkpoints)
         return replace(self, batch_id=batch_id)
+
+    def started_batch(self) -> StartedBatch:
+        """The micro-batch of `at_newest`, as Spark logged it."""
+        assert self.batch_id is not None
+        return read_started_batch(self.checkpoints / SESSIONIZE, self.batch_id)
 
     def entries(self) -> DataFrame:
         """One row per entry as it is stored, with or without device groups.
