@@ -30,7 +30,7 @@ def packed(history: History) -> pa.Table:
     )
     texts = [event_row(device_id, device_id, event).event for device_id, _, event in rows]
     ids, ingested_ms = ([row[column] for row in rows] for column in (0, 1))
-    return pa.table({"device_id": ids, "ingested_ms": pa.array(ingested_ms, pa.int64()), "event": texts})
+    return pa.table({"device_id": ids, "ingested_ms": pa.array(ingested_ms, pa.int64()), "text": texts})
 
 
 def read_change(row: dict[str, Any]) -> tuple[str, Change]:
