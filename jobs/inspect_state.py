@@ -1,4 +1,4 @@
-"""Show the state of the sessionize job, and check it: `python jobs/inspect_state.py --help`."""
+"""Show the state of the sessionize job: `python jobs/inspect_state.py --help`."""
 
 import contextlib
 

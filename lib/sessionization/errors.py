@@ -68,10 +68,7 @@ class DifferenceError(SessionizationError):
 
 
 class StateError(SessionizationError):
-    """Raised when an operator's state breaks an invariant, or a repartitioning was interrupted or changed the state.
-
-    The message names each invariant with a count and one example, or describes the result of the repartitioning.
-    """
+    """Raised when a repartitioning of an operator's state was interrupted or changed the state."""
 
     exit_code = 1
 

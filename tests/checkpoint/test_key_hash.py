@@ -1,29 +1,23 @@
-"""The hash of devices and grouping keys is the same in Python and in Spark."""
+"""The hash of devices is the same in Python and in Spark, and a key spreads it."""
 
 from collections import Counter
 
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.core.key_hash import key_hash
-from sessionization.spark.checkpoint.state_layout import StateLayout, key_hash_column
+from sessionization.spark.checkpoint.state_layout import StateLayout
 
 pytestmark = pytest.mark.spark
 
 DEVICES = ["pc-1", "", "Jos\u00e9", "\U0001f3ae", "a" * 256, *(f"d{number}" for number in range(200))]
 
 
-def test_spark_and_python_compute_the_same_hash_and_grouping_key(spark: SparkSession) -> None:
+def test_spark_and_python_compute_the_same_grouping_key(spark: SparkSession) -> None:
     counts, keys = (1, 32, 1_000_000), ("", "0123456789abcdef")
-    grouped = [StateLayout(count, key) for count in counts for key in keys]
-    layouts = [StateLayout(), *grouped]
+    layouts = [StateLayout(), *(StateLayout(count, key) for count in counts for key in keys)]
     rows = spark.createDataFrame([(device_id,) for device_id in DEVICES], "device_id string")
-    columns = [layout.grouping_key() for layout in layouts] + [layout.bucket(64) for layout in grouped]
-    found = rows.select("device_id", key_hash_column("device_id"), *columns)
-    for device_id, hash_value, *places in found.collect():
-        assert hash_value == key_hash(device_id)
-        expected_keys = [layout.grouping_key_of(device_id) for layout in layouts]
-        assert places == expected_keys + [layout.bucket_of(device_id, 64) for layout in grouped]
+    for device_id, *found in rows.select("device_id", *(layout.grouping_key() for layout in layouts)).collect():
+        assert found == [layout.grouping_key_of(device_id) for layout in layouts]
 
 
 def test_ids_of_one_bucket_are_spread_over_all_buckets_by_another_key() -> None:

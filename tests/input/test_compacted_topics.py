@@ -15,7 +15,7 @@ from confluent_kafka.admin import (
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.ops.preflight_checks import check_output_topic
+from sessionization.ops.preflight import check_output_topic
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization_laptop.broker import Broker

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.ops.preflight_checks import check_input
+from sessionization.ops.preflight import check_input
 from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNREADABLE, list_folder, printable
 from tests.support.failing import failing_with
 

@@ -107,7 +107,7 @@ def test_a_refused_change_of_the_sink_prevents_the_start_of_queries(
 
     monkeypatch.setattr(preparation, "create_tables", lambda *_args, **_options: None)
     monkeypatch.setattr(preparation, "store_heartbeat", lambda *_args: None)
-    monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}))
+    monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(newest={}))
     monkeypatch.setattr(preparation, "newest_appended_batch", lambda *_args: -1)
     with pytest.raises(CheckpointError) if is_refused else nullcontext():
         prepare(JobContext(None, settings, checkpoint, TableLocation(settings.tables.warehouse)), threading.Event())
@@ -144,7 +144,7 @@ def test_the_tables_are_taken_over_after_all_checks(
             pytest.fail("a landing writes meanwhile")
 
     monkeypatch.setattr(preparation, "refuse_missing_tables", lambda *_args: None)
-    monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(open=lambda *_: {}))
+    monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(newest={}))
     monkeypatch.setattr(preparation, "newest_appended_batch", lambda *_args: -1)
     monkeypatch.setattr(preparation, "warm_start", warm_start)
     monkeypatch.setattr(preparation, "take_over", take_over)

@@ -242,12 +242,8 @@ def test_sessions_deleted_by_retention_are_found_through_their_changes_even_by_a
     assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
 
 
-@pytest.mark.parametrize("account", [",", "", " "])
-def test_an_account_without_a_letter_or_digit_is_refused(tmp_path: Path, account: str) -> None:
-    with pytest.raises(ValueError, match="has no letter or digit"):
-        settings_of(EraseSettings, warehouse=tmp_path, checkpoints=tmp_path, account=("ann", account))
-
-
 def test_an_erasure_without_an_account_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has no letter or digit"):
+        settings_of(EraseSettings, warehouse=tmp_path, checkpoints=tmp_path, account=("ann", ","))
     with pytest.raises(ConfigurationError, match="--account is missing"):
         ops.erase(settings_of(EraseSettings, warehouse=tmp_path, checkpoints=tmp_path), lambda _: None)

@@ -7,7 +7,6 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
-from sessionization.job import shutdown
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.ops import land_changes
 from sessionization.ops.exclusive_tables import open_tables_exclusively
@@ -15,7 +14,6 @@ from sessionization.ops.maintenance_settings import EraseSettings, LandChangesSe
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
-from tests.support.batch_logs import write_batch_logs
 from tests.support.checkpoint_folder import reopened
 from tests.support.settings import settings_of
 from tests.support.waiting import expect_no_line
@@ -82,51 +80,6 @@ def test_only_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Pat
         run(settings, stop_that_is_set(), JobCallbacks(lines.append))
     assert lines[0].endswith(f"which still uses --warehouse {warehouse}")
     assert not (tmp_path / "new/layout.json").exists()
-
-
-def test_a_landing_job_is_stopped_between_two_micro_batches(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """If it stopped within one, it would append those rows again, even after an account was erased."""
-    query = BusyQuery(committed_after=3)
-    monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
-    land_changes.wait_and_stop(query, tmp_path, stop_that_is_set(), None, expect_no_line)
-    assert query.stopped_at == 3
-
-
-def test_a_landing_job_that_takes_too_long_is_cut_off_and_reports_it(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    query = BusyQuery(committed_after=10**9)
-    write_batch_logs(tmp_path, started=7, committed=6)
-    monkeypatch.setattr(shutdown, "last_engine_progress", lambda _: query.progress())
-    monkeypatch.setattr(land_changes, "IDLE_WITHIN_S", 0)
-    lines: list[str] = []
-    land_changes.wait_and_stop(query, tmp_path, stop_that_is_set(), None, lines.append)
-    assert lines == ["the query is cut off within a micro-batch: the next start repeats it, and no row is lost"]
-
-
-class BusyQuery:
-    """A query in a micro-batch, which is committed after `committed_after` calls of `progress`."""
-
-    isActive = True  # noqa: N815 - PySpark's name
-    stopped_at: int | None = None
-
-    def __init__(self, committed_after: int) -> None:
-        self._committed_after = committed_after
-        self._calls = 0
-
-    @property
-    def status(self) -> dict[str, bool]:
-        return {"isTriggerActive": True}
-
-    def progress(self) -> dict[str, int]:
-        self._calls += 1
-        return {"batchId": int(self._calls > self._committed_after)}
-
-    def exception(self) -> None:
-        return None
-
-    def stop(self) -> None:
-        self.stopped_at = self._calls - 1
 
 
 def test_a_landing_job_waits_for_maintenance(tmp_path: Path, warehouse: Path) -> None:

@@ -8,7 +8,6 @@ import pytest
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
-from sessionization.spark.input.source import input_files
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.read_position import refuse_files_already_read
 from tests.support.read_files import NOW_MS, OLD_MS, Job, job_in
@@ -17,14 +16,6 @@ from tests.support.read_files import NOW_MS, OLD_MS, Job, job_in
 @pytest.fixture
 def job(tmp_path: Path) -> Job:
     return job_in(tmp_path)
-
-
-def test_only_visible_json_files_of_the_streams_are_input_files(job: Job) -> None:
-    expected = {job.file(name) for name in ("pc_sessions/a b.json", "console_sessions/1.json")}
-    for name in (".hidden.json", "_hidden.json", "a.json.tmp", ".json", "folder.json/a.json", "date=2026-11-21/a.json"):
-        job.file(f"pc_sessions/{name}")
-    job.file("mobile_sessions/a.json")
-    assert set(input_files(job.input)) == expected
 
 
 def test_an_old_folder_named_like_a_file_refuses_no_start_and_is_not_deleted(job: Job) -> None:
@@ -81,14 +72,6 @@ def test_retention_counts_from_the_take_whatever_a_foreign_clock_says(
     assert job.delete(DAY_MS) == 0
     assert job.delete(DAY_MS - 1) == 1
     assert not file.exists()
-
-
-def test_a_compacted_log_replaces_all_logs_before_it(job: Job) -> None:
-    files = [job.file(f"pc_sessions/{number}.json") for number in range(4)]
-    log = {"8": [(8, files[1])], "9.compact": [(7, files[0]), (8, files[1]), (9, files[2])], "10": [(10, files[3])]}
-    job.query("sessionize", log, read_to=10)
-    job.query("archive", log, read_to=10)
-    assert job.delete() == 4
 
 
 def test_a_file_that_was_replaced_after_it_was_read_is_not_deleted(job: Job) -> None:

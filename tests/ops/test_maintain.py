@@ -20,6 +20,7 @@ from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
+from sessionization.spark.engine.newest import newest_update_ms
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.ticks import tick_stream
@@ -74,16 +75,16 @@ def test_tables_that_a_catalog_commits_to_are_refused_before_a_row_is_deleted(
 def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark: SparkSession, tmp_path: Path) -> None:
     location, now_ms = TableLocation(tmp_path), wall_clock_ms()
     empty_tables(spark, location, owner="test")
-    assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) is None
+    assert newest_update_ms(location.read(spark.read, SESSIONS)) is None
     for number, at_ms in enumerate((now_ms - 9 * DAY_MS, now_ms)):
         at = datetime.fromtimestamp(at_ms / 1_000, UTC)
         session = {"device_id": "d", "session_id": number, "platform": "pc", "status": "ended", "revision": 0}
         append_sessions(spark, location, [session | {"started_at": at, "ended_at": at, "updated_at": at}])
-        assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == at_ms
+        assert newest_update_ms(location.read(spark.read, SESSIONS)) == at_ms
     old_day = datetime.fromtimestamp(now_ms / 1_000 - 9 * 86_400, UTC).date()
     (old_file,) = (tmp_path / "sessions").glob(f"_part={old_day}/*.parquet")
     old_file.unlink()
-    assert ops._newest_update_ms(location.read(spark.read, SESSIONS)) == now_ms
+    assert newest_update_ms(location.read(spark.read, SESSIONS)) == now_ms
 
 
 @pytest.mark.long
@@ -119,10 +120,10 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
     )
     counted = rows.groupBy("today").agg(F.countDistinct("at").alias("files"), F.count("*").alias("messages"))
     assert {(row.today, row.files, row.messages) for row in counted.collect()} == {(False, 1, 2), (True, 2, 2)}
-    assert [line.partition(" before ")[0] for line in lines[:3]] == [
-        "DELETE of session_changes is done, 2 heartbeats",
-        "DELETE of session_changes is done, 1 changes",
-        "DELETE of raw_events is done, 4 messages",
+    assert lines[:3] == [
+        "DELETE of session_changes is done, 2 rows",
+        "DELETE of session_changes is done, 1 rows",
+        "DELETE of raw_events is done, 4 rows",
     ]
     assert f"OPTIMIZE of {QUARANTINE.name} is done" in lines
     assert lines[-1] == "VACUUM of sessions_backfill is done"

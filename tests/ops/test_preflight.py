@@ -13,11 +13,9 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.ops import preflight as module
-from sessionization.ops import preflight_checks
-from sessionization.ops.preflight_checks import NAME, check_input, check_storage
+from sessionization.ops.preflight import NAME, check_input, check_storage
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
-from sessionization.time_limit import CheckTimeoutError, call_within
 from tests.support.failing import failing_with
 from tests.support.preflight_run import run, settings
 
@@ -130,8 +128,8 @@ def test_a_delta_that_ignores_transaction_ids_is_refused(folder: Path, monkeypat
 
 @pytest.mark.usefixtures("without_tables")
 def test_a_timer_that_never_fires_is_a_failure(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(preflight_checks, "_HEARTBEAT_MS", 3_600_000)
-    monkeypatch.setattr(preflight_checks, "_BEATS_WITHIN_S", 1)
+    monkeypatch.setattr(module, "_HEARTBEAT_MS", 3_600_000)
+    monkeypatch.setattr(module, "_BEATS_WITHIN_S", 1)
     found = failures(run(settings(folder)))
     assert list(found) == ["stream"]
     assert "no heartbeat within 1 s" in found["stream"]
@@ -156,7 +154,7 @@ def test_storage_that_cannot_rename_or_reads_what_was_there_before_is_refused(
         patch.setattr(Path, "replace", failing_with(errno.ENOSYS))
         with pytest.raises(OSError, match="Function not implemented"):
             check_storage(folder / "checkpoints" / "preflight")
-    monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * preflight_checks._BYTES)
+    monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * module._BYTES)
     with pytest.raises(ConfigurationError, match="does not hold what was just written"):
         check_storage(folder / "checkpoints" / "preflight")
 
@@ -186,13 +184,3 @@ def test_a_missing_privilege_is_named(check: Callable[[], str], words: str) -> N
     lines: list[str] = []
     assert not module._passes("tables", check, lines.append)
     assert words in lines[0]
-
-
-def test_a_call_returns_raises_or_ends_at_its_limit() -> None:
-    never = threading.Event()
-    assert call_within(20, lambda: 1) == 1
-    with pytest.raises(PermissionError):
-        call_within(20, refuse_volume)
-    with pytest.raises(CheckTimeoutError):
-        call_within(0.05, never.wait)
-    never.set()

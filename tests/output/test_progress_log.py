@@ -1,8 +1,8 @@
 """The row of a micro-batch reaches `stream_progress` once, whatever fails meanwhile."""
 
-import re
 import threading
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -10,9 +10,9 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization import files
-from sessionization.errors import ConfigurationError
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.output.progress_log import ProgressLog
+from sessionization.spark.tables.lease_table import no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS, Table
 from tests.support.warehouse import empty_tables
@@ -32,14 +32,13 @@ class MemoryTable:
 
     def __init__(self, spark: SparkSession) -> None:
         self.rows: list[Row] = []
-        self.spark, self.has_rows = spark, threading.Event()
+        self.spark = spark
         self._show()
 
     def append(self, rows: DataFrame, table: Table) -> None:
         assert table is STREAM_PROGRESS
         self.rows += rows.collect()
         self._show()
-        self.has_rows.set()
 
     def sql_name(self, name: str) -> str:
         return f"some_{name}"
@@ -54,10 +53,12 @@ def location(spark: SparkSession) -> Any:
     return MemoryTable(spark)
 
 
-def open_log(spark: SparkSession, location: Any, tmp_path: Path) -> ProgressLog:
-    log = ProgressLog(tmp_path / "progress", NONE_STARTED)
-    log.open(spark, location)
-    return log
+def open_log(spark: SparkSession, location: Any, tmp_path: Path, **started: int) -> ProgressLog:
+    checkpoint = SimpleNamespace(
+        progress_folder=tmp_path / "progress", newest_started_batches=lambda: NONE_STARTED | started, is_warm=False
+    )
+    context = SimpleNamespace(spark=spark, location=location, checkpoint=checkpoint, check_lease=no_lease)
+    return ProgressLog(context)  # type: ignore[arg-type]
 
 
 def rows_in(location: MemoryTable) -> list[tuple[Any, ...]]:
@@ -73,8 +74,8 @@ def test_stored_rows_are_appended_in_one_commit_and_then_removed(spark: SparkSes
     )
     log.store(row(0))
     log.store(row(1))
-    log.append(spark, location)
-    log.append(spark, location)
+    log.append()
+    log.append()
     assert location.newest_version(spark, STREAM_PROGRESS) == 1
     stored = location.read(spark.read, STREAM_PROGRESS).orderBy("query", "batch_id").selectExpr(
         "query", "batch_id", "rows_in", "unix_millis(processed_at) AS processed_ms", "latency_p50_ms",
@@ -86,7 +87,7 @@ def test_stored_rows_are_appended_in_one_commit_and_then_removed(spark: SparkSes
         ("sessionize", 0, 5, 1_763_726_400_123, 1, 3, 4, None),
     ]
     assert list((tmp_path / "progress").iterdir()) == []
-    assert ProgressLog(tmp_path / "progress", NONE_STARTED).open(spark, location) == {"archive": 1, "sessionize": 0}
+    assert open_log(spark, location, tmp_path).newest == {"archive": 1, "sessionize": 0}
 
 
 def test_the_first_row_of_a_repeated_micro_batch_stays(
@@ -97,12 +98,12 @@ def test_the_first_row_of_a_repeated_micro_batch_stays(
     log.store(row(0, rows_in=2))
     open_log(spark, location, tmp_path).store(row(0, rows_in=3))
     log = open_log(spark, location, tmp_path)
-    log.append(spark, location)
+    log.append()
     log.store(row(0, rows_in=4))
     log = open_log(spark, location, tmp_path)
     log.store(row(0, rows_in=5))
     log.store(row(1))
-    log.append(spark, location)
+    log.append()
     assert rows_in(location) == [("archive", 0, 1), ("archive", 1, 1)]
 
 
@@ -113,12 +114,12 @@ def test_a_kill_between_the_commit_and_the_removal_of_the_files_doubles_nothing(
     for batch_id in (0, 1):
         log.store(row(batch_id))
     files = {file: file.read_bytes() for file in (tmp_path / "progress").iterdir()}
-    log.append(spark, location)
+    log.append()
     for file, content in files.items():
         file.write_bytes(content)
     log = open_log(spark, location, tmp_path)
     log.store(row(2))
-    log.append(spark, location)
+    log.append()
     assert rows_in(location) == [("archive", 0, 1), ("archive", 1, 1), ("archive", 2, 1)]
     assert list((tmp_path / "progress").iterdir()) == []
 
@@ -135,16 +136,15 @@ def test_on_a_volume_no_row_depends_on_a_listing(
     for batch_id in range(4):
         former.store(row(batch_id))
     gone = tmp_path / "progress" / "archive-0.json"
-    former.append(spark, location)
+    former.append()
     for batch_id in (4, 5):
         former.store(row(batch_id))
     cut_off = tmp_path / "progress" / "archive-6.json"
     cut_off.write_text('{"query":')
     monkeypatch.setattr(Path, "iterdir", lambda _: iter([gone, cut_off]))
-    log = ProgressLog(tmp_path / "progress", NONE_STARTED | {"archive": 6})
-    log.open(spark, location)
+    log = open_log(spark, location, tmp_path, archive=6)
     log.store(row(6))
-    log.append(spark, location)
+    log.append()
     assert rows_in(location) == [("archive", batch_id, 1) for batch_id in range(7)]
 
 
@@ -163,11 +163,11 @@ def test_an_append_that_fails_is_tried_again_and_doubles_nothing(
         raise AnalysisException(message="no")
 
     messages: list[str] = []
-    with monkeypatch.context() as patched, log.append_in_background(spark, location, messages.append):
+    with monkeypatch.context() as patched, log.append_in_background(messages.append):
         patched.setattr(MemoryTable, "append", failing)
     assert [line.split(":")[0] for line in messages] == ["`stream_progress` is behind"]
     log.store(row(1))
-    with log.append_in_background(spark, location, messages.append):
+    with log.append_in_background(messages.append):
         pass
     assert rows_in(location) == [("archive", 0, 1), ("archive", 1, 1)]
     assert len(messages) == 1
@@ -179,37 +179,11 @@ def test_opening_the_log_finds_the_newest_row_of_each_query_in_the_table_and_the
     log = open_log(spark, location, tmp_path)
     for batch_id in range(12):
         log.store(row(batch_id))
-    log.append(spark, location)
+    log.append()
     log.store(row(4, "sessionize"))
-    assert ProgressLog(tmp_path / "progress", NONE_STARTED).open(spark, location) == {"archive": 11, "sessionize": 4}
+    assert open_log(spark, location, tmp_path).newest == {"archive": 11, "sessionize": 4}
     # Rows older than the newest started micro-batch do not matter.
-    assert ProgressLog(tmp_path / "progress", NONE_STARTED | {"archive": 12}).open(spark, location) == {"sessionize": 4}
-
-
-@pytest.mark.parametrize("content", ["{", "[]", "{}"])
-def test_an_unreadable_file_is_named_and_stops_nothing(
-    spark: SparkSession, location: MemoryTable, tmp_path: Path, content: str
-) -> None:
-    (tmp_path / "progress").mkdir()
-    damaged = tmp_path / "progress" / "rollup-3.json"
-    damaged.write_text(content)
-    log = open_log(spark, location, tmp_path)
-    messages: list[str] = []
-    with log.append_in_background(spark, location, messages.append):
-        log.store(row(0))
-    assert [re.sub(r".*/|\(.*\)", "", line) for line in messages] == [
-        "rollup-3.json is not readable : delete it; `stream_progress` will lack that one row"
-    ]
-    damaged.unlink()
-    with log.append_in_background(spark, location, messages.append):
-        pass
-    assert rows_in(location) == [("archive", 0, 1)]
-
-
-def test_a_file_in_place_of_the_folder_is_refused(tmp_path: Path) -> None:
-    (tmp_path / "progress").touch()
-    with pytest.raises(ConfigurationError, match="progress cannot be used"):
-        ProgressLog(tmp_path / "progress", NONE_STARTED)
+    assert open_log(spark, location, tmp_path, archive=12).newest == {"sessionize": 4}
 
 
 def test_an_append_that_hangs_does_not_delay_the_stop(
@@ -221,19 +195,7 @@ def test_an_append_that_hangs_does_not_delay_the_stop(
     release = threading.Event()
     monkeypatch.setattr(MemoryTable, "append", lambda *_: release.wait())
     messages: list[str] = []
-    with log.append_in_background(spark, location, messages.append):
+    with log.append_in_background(messages.append):
         pass
     release.set()
     assert messages == ["`stream_progress` is behind until the next start"]
-
-
-def test_rows_are_appended_while_the_job_runs(
-    spark: SparkSession, location: MemoryTable, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr("sessionization.spark.output.progress_log.APPEND_EVERY_S", 0.01)
-    log = open_log(spark, location, tmp_path)
-    log.store(row(0))
-
-    with log.append_in_background(spark, location, lambda _: None):
-        assert location.has_rows.wait(60)
-    assert rows_in(location) == [("archive", 0, 1)]

@@ -130,12 +130,11 @@ NEITHER = [
 @pytest.mark.parametrize(
     ("histories", "expected"),
     [
-        (REUSED, (3, 0)),
         ([*LATE, ([], [NEW_ORPHAN])], (0, 3)),  # an orphaned end that inserts a row
         (NEITHER, (0, 0)),
         ([*REUSED, *LATE, *NEITHER], (3, 3)),
     ],
-    ids=["an id is used again", "a Start comes late", "neither", "all of them"],
+    ids=["a Start comes late", "neither", "all of them"],
 )
 def test_starts_of_sessions_that_are_over_are_counted(
     spark: SparkSession, location: TableLocation, histories: list, expected: tuple[int, int]

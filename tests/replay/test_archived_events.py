@@ -4,10 +4,9 @@ import dataclasses
 from typing import Any
 
 import pyarrow as pa
-import pytest
 from hypothesis import given
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
+from sessionization.core.events import Change, ChangeKind, EndReason
 from sessionization.core.session_state import Rules
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.replay import archived_events
@@ -16,10 +15,6 @@ from tests.support.operator_engine import event_row
 from tests.support.random_histories import Batch, History, histories, law_settings
 from tests.support.reference import session_rows
 from tests.support.replayed import any_rules, merge_equal_clocks, streamed_rows
-
-MINUTE = 60_000
-HOUR = 60 * MINUTE
-RULES = Rules()
 
 
 def packed(history: History) -> pa.Table:
@@ -30,7 +25,7 @@ def packed(history: History) -> pa.Table:
     )
     texts = [event_row(device_id, device_id, event).event for device_id, _, event in rows]
     ids, ingested_ms = ([row[column] for row in rows] for column in (0, 1))
-    return pa.table({"device_id": ids, "ingested_ms": pa.array(ingested_ms, pa.int64()), "event": texts})
+    return pa.table({"device_id": ids, "ingested_ms": pa.array(ingested_ms, pa.int64()), "text": texts})
 
 
 def read_change(row: dict[str, Any]) -> tuple[str, Change]:
@@ -50,25 +45,12 @@ def ingested_with_batch(history: History) -> History:
     )
 
 
-def check_replay(rules: Rules, history: History, *, in_batches_of: int = 7) -> None:
-    clocks = [batch.now_ms for batch in history]
-    clock = build_clock((clocks, clocks, clocks), (clocks, clocks), until_ms=clocks[-1])
-    batches = packed(history).to_batches(max_chunksize=in_batches_of)
-    replayed = archived_events._replay_devices(batches, clock, rules, StateLayout())
-    changes = [read_change(row) for batch in replayed for row in batch.to_pylist()]
-    assert session_rows(changes) == streamed_rows(rules, history)
-
-
 @law_settings(300)
 @given(any_rules, histories(max_batches=30, max_rows=4).filter(lambda history: any(batch.rows for batch in history)))
 def test_a_replay_of_a_dirty_history_gives_the_streams_rows(rules: Rules, history: History) -> None:
-    check_replay(rules, ingested_with_batch(merge_equal_clocks(history)))
-
-
-@pytest.mark.parametrize("gap_ms", [5 * MINUTE, 5 * HOUR])
-def test_a_session_that_is_repeated_makes_one_row(gap_ms: int) -> None:
-    moments: list[tuple[int, Event]] = []
-    for at_ms in (MINUTE, MINUTE + gap_ms):
-        moments.append((at_ms, Start(1, at_ms, Platform.PC, at_ms)))
-        moments.append((at_ms + MINUTE, End(1, at_ms + MINUTE, Platform.PC, at_ms + MINUTE)))
-    check_replay(RULES, tuple(Batch(now_ms, (("d", event),)) for now_ms, event in moments))
+    history = ingested_with_batch(merge_equal_clocks(history))
+    clocks = [batch.now_ms for batch in history]
+    clock = build_clock((clocks, clocks, clocks), (clocks, clocks), until_ms=clocks[-1])
+    replayed = archived_events._replay_devices(packed(history).to_batches(max_chunksize=7), clock, rules, StateLayout())
+    changes = [read_change(row) for batch in replayed for row in batch.to_pylist()]
+    assert session_rows(changes) == streamed_rows(rules, history)

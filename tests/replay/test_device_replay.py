@@ -1,45 +1,14 @@
-"""A replayed history gives the rows of the stream, whatever the clocks of its micro-batches."""
-
-from collections import defaultdict
-from itertools import groupby
+"""A replay makes no heartbeats, and knows the clock of each micro-batch of the stream."""
 
 import numpy as np
 import pytest
-from hypothesis import given
 
-from sessionization.core.events import Change, ChangeKind, Event
+from sessionization.core.events import ChangeKind
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.spark.replay.device_replay import replay
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, build_clock
 from tests.support.histories import start
-from tests.support.random_histories import History, histories, law_settings
-from tests.support.reference import SessionRow, session_rows
-from tests.support.replayed import any_rules, merge_equal_clocks, streamed_rows
-
-
-def replayed_rows(rules: Rules, history: History, clock: MicroBatchClock) -> dict[tuple[str, int], SessionRow]:
-    events_by_device: dict[str, list[tuple[int, Event]]] = defaultdict(list)
-    for batch in history:
-        for device_id, event in batch.rows:
-            events_by_device[device_id].append((batch.now_ms, event))
-    changes: list[tuple[str, Change]] = []
-    for device_id, moments in events_by_device.items():
-        batches = [
-            (now_ms, [event for _, event in group]) for now_ms, group in groupby(moments, key=lambda moment: moment[0])
-        ]
-        replayed = replay(batches, grid_for_key(device_id, rules.heartbeat_ms), rules, clock)
-        changes += ((device_id, change) for change in replayed)
-    return session_rows(changes)
-
-
-@law_settings(300)
-@given(any_rules, histories(max_batches=30, max_rows=4))
-def test_a_replay_gives_the_rows_of_the_stream(rules: Rules, history: History) -> None:
-    history = merge_equal_clocks(history)
-    clocks = [batch.now_ms for batch in history]
-    clock = build_clock(([], [], []), (clocks, [0] * len(clocks)), until_ms=clocks[-1])
-    assert replayed_rows(rules, history, clock) == streamed_rows(rules, history)
 
 
 def test_a_replay_leaves_heartbeats_out() -> None:

@@ -16,7 +16,7 @@ SHOWN = {
     "01_tour": (6, 2),
     "02_sessionize": (1, 0),
     "03_query_sessions": (6, 6),
-    "04_inspect_state": (5, 4),
+    "04_inspect_state": (5, 3),
     "05_compare_runs": (2, 1),
     "06_predict_remaining": (2, 2),
 }

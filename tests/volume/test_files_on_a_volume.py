@@ -85,7 +85,7 @@ def test_a_file_is_written_under_its_own_name(volume: Path, built: Path, script:
 
 def test_the_checks_of_preflight_pass_and_name_no_rights(volume: Path, built: Path) -> None:
     script = (
-        "from sessionization.ops.preflight_checks import check_storage\n"
+        "from sessionization.ops.preflight import check_storage\n"
         "print(check_storage(VOLUME / 'checkpoints' / 'preflight'))\n"
     )
     ended = run_on_volume(script, volume, built)

@@ -16,7 +16,7 @@ from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import warm_start
 from sessionization.spark.warm_start.remembered_state import newest_clock_ms
@@ -24,7 +24,7 @@ from tests.support.archived_messages import archive
 from tests.support.changes import a_change
 from tests.support.delta import live_files
 from tests.support.settings import settings_of
-from tests.support.warehouse import empty_tables
+from tests.support.warehouse import empty_tables, frame_of
 
 pytestmark = pytest.mark.spark
 
@@ -56,6 +56,11 @@ def append_changes(spark: SparkSession, location: TableLocation, batch_id: int, 
     ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(rows, batch_id)
 
 
+def report(spark: SparkSession, location: TableLocation, at_ms: int) -> None:
+    row = {"query": "sessionize", "batch_id": 0, "processed_at": utc(at_ms), "rows_in": 0}
+    location.append(frame_of(spark, STREAM_PROGRESS, [row]), STREAM_PROGRESS)
+
+
 def at(ms: int, session_id: int, **changes: object) -> tuple:
     instants = {"started_ms": ms, "event_ms": ms, "ingested_ms": ms, "processed_ms": ms}
     return a_change(device_id=f"pc-{session_id}", session_id=session_id, **instants | changes)
@@ -83,6 +88,7 @@ def test_changes_and_sessions_of_older_days_are_not_read(
     (tmp_path / "input").mkdir()
     end = {"change": "ended", "end_reason": "reported", "ended_ms": OLD_MS + 1_000, "duration_ms": 1_000}
     append_changes(spark, location, 0, at(OLD_MS, 1), at(OLD_MS, 1, **end), at(NOW_MS - 1, 3))
+    report(spark, location, NOW_MS - 1)
     job = context(spark, location, input=tmp_path / "input")
     warm_start(job)  # merges these changes
     append_changes(spark, location, 1, at(NOW_MS, 2))
@@ -96,14 +102,17 @@ def test_changes_and_sessions_of_older_days_are_not_read(
     assert state.changes_version == location.newest_version(spark, SESSION_CHANGES)
 
 
-def test_the_newest_clock_is_found_in_the_newest_commits_or_in_the_last_day(
+def test_the_newest_clock_is_that_of_the_newest_change_or_of_a_later_micro_batch_without_one(
     spark: SparkSession, location: TableLocation
 ) -> None:
     assert newest_clock_ms(spark, location) == 0
     append_changes(spark, location, 0, at(OLD_MS, 1), at(OLD_MS + 7, 2))
-    assert newest_clock_ms(spark, location) == OLD_MS + 7, "appended long after the micro-batch's clock"
+    assert newest_clock_ms(spark, location) == OLD_MS + 7, "no row of stream_progress was written yet"
+    report(spark, location, NOW_MS - 5)
     append_changes(spark, location, 1, at(NOW_MS, 3), at(NOW_MS - 2, 4))
     assert newest_clock_ms(spark, location) == NOW_MS
+    report(spark, location, NOW_MS + 1)
+    assert newest_clock_ms(spark, location) == NOW_MS + 1
 
 
 def test_offsets_of_older_days_are_not_read_without_need(

@@ -1,10 +1,7 @@
 """The offsets from which a new checkpoint reads, found in the tables and at a real broker."""
 
 from collections.abc import Iterator
-from copy import deepcopy
 from pathlib import Path
-from types import SimpleNamespace
-from typing import Any
 
 import pytest
 from confluent_kafka import Producer
@@ -14,7 +11,7 @@ from sessionization import files
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError
 from sessionization.spark.input import topic_offsets
-from sessionization.spark.input.topic_offsets import TopicRange, read_topic_range
+from sessionization.spark.input.topic_offsets import read_topic_range
 from sessionization.spark.warm_start import read_position
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
@@ -68,23 +65,6 @@ def test_a_warm_start_continues_where_the_tables_end(spark: SparkSession, tmp_pa
         warm_start.offsets()
     last = read_position._last_offsets(spark, warm_start.location, {"pc_sessions": {0: 0, 1: 0}})
     assert ("pc_sessions", 2) in last, "a partition that the topic lacks"
-
-
-def test_only_topics_that_reach_the_offsets_in_the_tables_are_accepted(monkeypatch: pytest.MonkeyPatch) -> None:
-    ends = {"pc_sessions": {0: 4, 1: 4}, "console_sessions": {0: 4, 1: 4}}
-    monkeypatch.setattr(read_position, "_oldest_ingest_ms", lambda *_: NOW_MS)
-    monkeypatch.setattr(read_position, "_read_input_range", lambda *_: TopicRange(deepcopy(ends), ends))
-    job: Any = SimpleNamespace(spark=None, location=None)
-    for (partition, offset), is_there in {(1, 3): True, (1, 4): False, (2, 0): False}.items():
-        last = {("pc_sessions", partition): offset}
-        monkeypatch.setattr(read_position, "_last_offsets", lambda *_, last=last: last)
-        if is_there:
-            assert read_position.next_offsets(job) == ends
-            continue
-        with pytest.raises(
-            ConfigurationError, match=f"partition {partition} of pc_sessions does not reach offset {offset}, but"
-        ):
-            read_position.next_offsets(job)
 
 
 def test_on_a_volume_the_ends_of_topics_depend_on_no_listing(

@@ -18,7 +18,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
-from sessionization.spark.input.topic_offsets import EARLIEST, TopicRange
+from sessionization.spark.input.topic_offsets import TopicRange
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
@@ -264,8 +264,8 @@ def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed
     state = warm_started(spark, location, tmp_path, 0, 1, 2)
     if {SESSIONIZE, ARCHIVE} <= set(started_queries):
         assert state.start_offsets is None
-    else:  # a partition that was created meanwhile is read from its start
-        pc_offsets = {0: 8, 1: 5, 2: EARLIEST} if started_queries else {0: 9, 1: 5, 2: 5}
+    else:
+        pc_offsets = {0: 8, 1: 5} if started_queries else {0: 9, 1: 5, 2: 5}
         assert state.start_offsets == {"pc_sessions": pc_offsets, "console_sessions": {0: 3}}
     if SESSIONIZE in committed_queries:
         assert state.sessions is None

@@ -114,17 +114,14 @@ def _open_tables(
     else:
         create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
         checkpoint.restore_layout_file()
-    since_ms = checkpoint.created_ms if checkpoint.is_warm else 0
-    progress_log = ProgressLog(
-        checkpoint.progress_folder, checkpoint.newest_started_batches(), since_ms, context.check_lease
-    )
     with ThreadPoolExecutor() as pool:
-        with_row = pool.submit(progress_log.open, spark, location)
+        opening = pool.submit(ProgressLog, context)
         appended = {
             query: pool.submit(newest_appended_batch, location, spark, table, checkpoint.writer_id(query))
             for query, table in FIRST_TABLE_BY_QUERY.items()
         }
-    checkpoint.refuse_if_older_than(with_row.result())
+    progress_log = opening.result()
+    checkpoint.refuse_if_older_than(progress_log.newest)
     checkpoint.refuse_if_older_than({query: batch.result() for query, batch in appended.items()})
     with plain_errors("--from-sessions: the sessions to begin with cannot be read"):
         initial_state = warm_start(context)

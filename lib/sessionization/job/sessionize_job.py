@@ -157,7 +157,7 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
     """Append rows of `stream_progress` in the background, and add the metrics to `listeners`, while the body runs."""
     settings = context.settings
     with contextlib.ExitStack() as stack:
-        stack.enter_context(progress_log.append_in_background(context.spark, context.location, context.say))
+        stack.enter_context(progress_log.append_in_background(context.say))
         if context.is_real_time:
             stack.enter_context(
                 real_time.report_engine_batches(context.spark, progress_log.store, listeners, context.checkpoint.layout)

@@ -19,7 +19,6 @@ from sessionization.time_limit import CheckTimeoutError, call_within
 
 IDLE_WITHIN_S = 25
 """How long the queries may take to finish started micro-batches; cutting off each may then take `stopTimeout`."""
-CUT_OFF = "is cut off within a micro-batch: the next start repeats it, and no row is lost"
 
 
 def stop_queries(
@@ -47,7 +46,7 @@ def stop_queries(
     say(f"stopping: finishing the micro-batches that have begun, within {IDLE_WITHIN_S} s")
     deadline_s = time.monotonic() + IDLE_WITHIN_S
     may_be_behind, unrecorded = False, set[str]()
-    for name in [name for name in (SESSIONIZE, ROLLUP, ARCHIVE) if name in queries]:
+    for name in [name for name in (SESSIONIZE, ROLLUP, ARCHIVE) if name in queries] or queries:
         query = running[name]
         if name == ROLLUP:
             may_be_behind = not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)
@@ -66,7 +65,7 @@ def stop_queries(
         return list(causes.values())
     for name in queries:
         if name in cut_off and name not in causes:
-            say(f"query {name} {CUT_OFF}")
+            say(f"query {name} is cut off within a micro-batch: the next start repeats it, and no row is lost")
     if may_be_behind:
         say("`sessions` may be behind `session_changes` until the next start")
     return list(causes.values())

@@ -3,7 +3,6 @@
 import contextlib
 import logging
 import threading
-import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from functools import partial
@@ -13,13 +12,12 @@ from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import StreamError
 from sessionization.hadoop_path import AnyPath
-from sessionization.job.shutdown import CUT_OFF, IDLE_WITHIN_S, stop_query, wait_until_idle
+from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
-from sessionization.spark.checkpoint.spark_logs import has_unfinished_batch
 from sessionization.spark.engine.error_text import explain_engine_death, root_cause
 from sessionization.spark.engine.session import (
     describe_log,
@@ -77,7 +75,14 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             )
             query = landing.start(spark)
             say(f"from {settings.sink.output_topic} into {SESSION_CHANGES.name} in {location}")
-            wait_and_stop(query, settings.checkpoints / _QUERY, stop, settings.run_for_ms, say)
+            with stop_after(stop, settings.run_for_ms):
+                while query.isActive and not stop.wait(0.2):
+                    pass
+            # Between two micro-batches: a repeated one would write erased rows again.
+            causes = stop_queries({_QUERY: query}, settings.checkpoints, say)
+    if causes:
+        msg = f"{causes[0]}; nothing is lost: fix the cause, start again with the same options"
+        raise StreamError(msg)
 
 
 @dataclass(frozen=True, slots=True)
@@ -140,26 +145,3 @@ def append_missing_changes(
         raise StreamError(root_cause(str(error))) from None
     finally:
         changes.unpersist()
-
-
-def wait_and_stop(
-    query: StreamingQuery, checkpoint: AnyPath, stop: threading.Event, run_for_ms: int | None, say: Say
-) -> None:
-    """Wait for the end, and stop the query between two micro-batches: a repeated one would write erased rows again.
-
-    Raises `StreamError` when the query ended on its own.
-    """
-    with stop_after(stop, run_for_ms):
-        while query.isActive and not stop.wait(0.2):
-            pass
-    wait_until_idle(query, time.monotonic() + IDLE_WITHIN_S)
-    failure = query.exception()
-    stop_query(query, say)
-    if failure is None and has_unfinished_batch(checkpoint):
-        say(f"the query {CUT_OFF}")
-    if failure is not None:
-        msg = (
-            f"the query stopped: {root_cause(str(failure))}; nothing is lost: "
-            "fix the cause, start again with the same options"
-        )
-        raise StreamError(msg)

@@ -7,8 +7,7 @@ from datetime import date, timedelta
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import DataFrame, Row, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import Row, SparkSession
 
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS, format_duration
@@ -20,7 +19,7 @@ from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import backlog_age_ms, retention_covering_backlog_ms
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.newest import newest_ms
+from sessionization.spark.engine.newest import newest_update_ms
 from sessionization.spark.tables.conflicts import is_conflict, retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
@@ -46,11 +45,10 @@ _OPTIONAL_TABLES = (BACKFILL, JOB_LEASE, SESSION_PREDICTIONS)
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """One SQL statement, and the table that it changes. `rows` describes the rows that a `DELETE` deletes."""
+    """One SQL statement, and the table that it changes."""
 
     table: str
     sql: str
-    rows: str = ""
 
     @property
     def verb(self) -> str:
@@ -63,20 +61,18 @@ def deletions(location: TableLocation, settings: MaintainSettings, today: date) 
     Where a table is partitioned by the columns of a condition, the statement reads no row.
     """
 
-    def delete(table: Table, day: str, retention_ms: int, rows: str, condition: str = "") -> Step:
+    def delete(table: Table, day: str, retention_ms: int, condition: str = "") -> Step:
         first_day = today - timedelta(days=-(-retention_ms // DAY_MS))
         sql = f"DELETE FROM {location.sql_name(table.name)} WHERE {day} < '{first_day}'{condition}"
-        return Step(table.name, sql, f"{rows} before {first_day}")
+        return Step(table.name, sql)
 
     changes_ms = settings.change_retention_ms
     return [
-        delete(
-            SESSION_CHANGES, "change_date", settings.heartbeat_retention_ms, "heartbeats", " AND change = 'heartbeat'"
-        ),
-        delete(SESSION_CHANGES, "change_date", changes_ms, "changes"),
-        delete(RAW_EVENTS, "ingest_date", settings.message_retention_ms, "messages"),
-        delete(QUARANTINE, "ingest_date", changes_ms, "messages"),
-        delete(STREAM_PROGRESS, "processed_at", changes_ms, "rows"),
+        delete(SESSION_CHANGES, "change_date", settings.heartbeat_retention_ms, " AND change = 'heartbeat'"),
+        delete(SESSION_CHANGES, "change_date", changes_ms),
+        delete(RAW_EVENTS, "ingest_date", settings.message_retention_ms),
+        delete(QUARANTINE, "ingest_date", changes_ms),
+        delete(STREAM_PROGRESS, "processed_at", changes_ms),
     ]
 
 
@@ -105,8 +101,7 @@ def maintenance_steps(
         own_ms = retention_ms_of(dict(table.properties), RETENTION_PROPERTIES[1])
         has_own_retention = own_ms is not None and own_ms < UNUSED_FILES_RETENTION_MS
         wanted = dict(retention_properties(retentions_ms[table.name]))
-        is_set = all(retention_ms_of(present, key) == retention_ms_of(wanted, key) for key in wanted)
-        if not has_own_retention and not is_set:
+        if not has_own_retention and any(present.get(key) != value for key, value in wanted.items()):
             steps.append(Step(table.name, location.set_properties_sql(table, wanted)))
         if day := table.day_column:
             past_days = f"{day} >= date_sub(current_date(), {days}) AND {day} < current_date()"
@@ -174,15 +169,9 @@ def run_steps(todo: Iterable[Step], run: Callable[[str], Sequence[Row]], say: Sa
                 say(f"{description} failed: {cause}")
                 failures.append(f"{description} failed: {cause}")
         else:
-            say(f"{description} is done{_deleted_rows(step, result)}")
+            count = result[0][0] if step.verb == "DELETE" and result else -1  # Delta's too, without statistics
+            say(f"{description} is done{f', {count:,} rows' if count >= 0 else ''}")
     return failures
-
-
-def _deleted_rows(step: Step, result: Sequence[Row]) -> str:
-    if step.verb != "DELETE":
-        return ""
-    count = result[0][0] if result else -1  # Delta returns -1 where the files have no statistics
-    return f", {f'{count:,} ' if count >= 0 else ''}{step.rows}"
 
 
 def _protect_backlog(
@@ -191,7 +180,7 @@ def _protect_backlog(
     """Extend the retention of `session_changes` over the rollup's backlog; skip the table if the backlog is unknown."""
     name = SESSION_CHANGES.name
     newest_version = location.newest_version(spark, SESSION_CHANGES)
-    merged_ms = _newest_update_ms(location.read(spark.read, SESSIONS))
+    merged_ms = newest_update_ms(location.read(spark.read, SESSIONS))
     try:
         behind_ms = backlog_age_ms(checkpoints, newest_version, merged_ms, wall_clock_ms())
     except SessionizationError as error:
@@ -203,19 +192,6 @@ def _protect_backlog(
         days = behind_ms // DAY_MS
         say(f"rollup is {days} days behind in {name}: unused files and log are kept for {format_duration(wanted_ms)}")
     return []
-
-
-def _newest_update_ms(sessions: DataFrame) -> int | None:
-    """The newest `updated_at` in `sessions`, None if it has no rows.
-
-    Statistics let Delta skip the files without an update of the last day. All rows are read only if there was none, as
-    after a day on which `rollup` was down.
-    """
-    since = F.timestamp_millis(F.lit(wall_clock_ms() - DAY_MS))
-    for rows in (sessions.where(F.col("updated_at") >= since), sessions):
-        if (newest := newest_ms(rows, "updated_at")) is not None:
-            return newest
-    return None
 
 
 def _clear_input(checkpoints: AnyPath, retention_ms: int, say: Say, stop: threading.Event) -> list[str]:

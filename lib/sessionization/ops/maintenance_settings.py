@@ -55,7 +55,7 @@ class MaintainSettings(CheckpointSettings):
 
 
 class InspectSettings(StateSettings):
-    """Print a summary of the sessionize job's state, and check its invariants; exit code 1 if one does not hold.
+    """Print a summary of the sessionize job's state.
 
     Reads the state after the last committed micro-batch, and changes nothing: the job may run meanwhile.
     """
@@ -95,8 +95,7 @@ class EraseSettings(CheckpointSettings):
 class RescaleSettings(StateSettings):
     """Spread the state of a stopped sessionize job over another number of partitions, which its next start uses.
 
-    The job compares sessions and timers, and checks the invariants, before and after. Copy the folder of the
-    checkpoints first.
+    The job compares sessions and timers before and after. Copy the folder of the checkpoints first.
     """
 
     partitions: int = Field(

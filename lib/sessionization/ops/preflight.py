@@ -9,36 +9,60 @@ Whether a checkpoint fits the options and the tables is not checked: the start s
 """
 
 import contextlib
+import json
+import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
+from pathlib import Path
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
-from sessionization.errors import ConfigurationError, SessionizationError
-from sessionization.files import remove_tree
-from sessionization.job.preparation import plain_errors
-from sessionization.ops.preflight_checks import (
-    NAME,
-    check_input,
-    check_lease,
-    check_logs,
-    check_mode,
-    check_output_topic,
-    check_storage,
-    check_tables,
-    check_topics_and_policy,
-    check_trial_query,
-)
+from sessionization.clock import wall_clock_ms
+from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.durations import DAY_MS
+from sessionization.errors import ConfigurationError, SessionizationError, StreamError
+from sessionization.files import is_on_local_disk, remove_tree, replace_verified, write_atomically, write_new
+from sessionization.hadoop_path import AnyPath
+from sessionization.job.preparation import plain_errors, refuse_unreadable_input
+from sessionization.job.shutdown import stop_query, wait_until_idle
+from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
+from sessionization.settings.kafka_options import uses_service_credential
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
+from sessionization.spark.input.file_taker import FileTaker
+from sessionization.spark.input.kafka_source import check_topics
+from sessionization.spark.input.parse import START_EVENT, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.source import file_messages
+from sessionization.spark.input.stream_folders import list_folder
+from sessionization.spark.input.ticks import tick_stream
+from sessionization.spark.input.topic_admin import refuse_compacted_topics
+from sessionization.spark.output import real_time
+from sessionization.spark.pipeline import session_changes
+from sessionization.spark.tables.creation import create_table
+from sessionization.spark.tables.lease import hold_lease
+from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import JOB_LEASE, Table
+from sessionization.streams import PC_STREAM, STREAMS
 from sessionization.time_limit import CheckTimeoutError, call_within
 
+NAME = "sessionization_preflight"
+"""The name of the trial table and folder."""
+_TABLE = Table(NAME, statement=f"CREATE TABLE ${{schema}}.{NAME} (number bigint) USING delta")
+_BYTES = 1024 * 1024
+_HEARTBEAT_MS = 1_000
+_BEATS_WITHIN_S = 180
+_STOP_S = 30
 _LOG_DESTINATION = "spark.databricks.clusterUsageTags.clusterLogDestination"
 """Where Databricks says in which folder the cluster stores its logs."""
 _WITHIN_S = 300.0
@@ -104,3 +128,142 @@ def _passes(name: str, check: Callable[[], str], say: Say, if_not: str = "FAILED
         return True
     say(f"{if_not:8} {name}: {cause}")
     return False
+
+
+def check_storage(folder: AnyPath) -> str:
+    """Write, replace and read a file in a folder, which is made anew."""
+    remove_tree(folder)  # of a run that was killed
+    folder.mkdir(parents=True, exist_ok=True)
+    file, text = folder / "file", "x" * _BYTES
+    for version, write in (("1", write_new), ("2", replace_verified)):
+        write(file, version + text)
+        if file.read_text(encoding="utf-8") != version + text:
+            msg = f"{file} does not hold what was just written: give --checkpoints on storage with consistent reads"
+            raise ConfigurationError(msg)
+    return f"1 MB written, replaced and read in {folder.parent}"
+
+
+def check_logs(destination: str) -> str:
+    """Write a file where the logs of a cluster on Databricks go, a folder of a volume."""
+    folder = Path(destination.removeprefix("dbfs:"))
+    folder.mkdir(parents=True, exist_ok=True)
+    file = folder / f"{NAME}-{time.time_ns()}"
+    write_new(file, "")
+    file.unlink()
+    return f"the cluster's logs go to {folder}, which can be written"
+
+
+def check_input(folder: AnyPath) -> str:
+    """Count the files of each stream, at a URI the folders alone, and name those that are not read."""
+    refuse_unreadable_input(folder)
+    parts: list[str] = []
+    for stream in STREAMS:
+        path = folder / stream
+        if not path.is_dir():
+            parts.append(f"{stream} is missing so far")
+        elif isinstance(path, Path):
+            found = list_folder(path)
+            parts += [f"{stream} has {len(found.files):,} files", *found.warnings(stream).values()]
+        else:
+            parts.append(f"{stream} is there")
+    return "; ".join(parts)
+
+
+def check_mode() -> str:
+    real_time.check_runtime()
+    return "Real-Time Mode is switched on"
+
+
+def check_topics_and_policy(spark: SparkSession, settings: SessionizeSettings, say: Say) -> str:
+    check_topics(spark, settings, settings.topics)
+    refuse_compacted_topics(spark, settings, settings.topics, lambda text: say(f"warning  topics: {text}"))
+    return f"{', '.join(settings.topics)} can be read"
+
+
+def check_output_topic(spark: SparkSession, settings: SessionizeSettings) -> str:
+    if uses_service_credential(settings.kafka.kafka_option):
+        return f"{settings.output_topic} is not checked, because only Spark's Kafka source has the service credential"
+    check_topics(spark, settings, (settings.output_topic,))
+    return f"{settings.output_topic} is there; whether this job may write to it is not checked"
+
+
+def check_tables(spark: SparkSession, location: TableLocation) -> str:
+    """Create a table, append the same micro-batch twice, and drop the table."""
+    if location.warehouse is not None:
+        location.warehouse.mkdir(parents=True, exist_ok=True)
+    _drop(spark, location)
+    try:
+        create_table(spark, location, _TABLE, owner=NAME)
+        for _ in range(2):
+            location.append(spark.range(1).toDF("number"), _TABLE, txnAppId=NAME, txnVersion="0")
+        count = location.read(spark.read, _TABLE).count()
+    finally:
+        _drop(spark, location)
+    if count != 1:
+        msg = f"a micro-batch that was appended twice left {count} rows: this Delta ignores txnAppId; use a newer one"
+        raise ConfigurationError(msg)
+    return f"created, appended to twice, read and dropped in {location}"
+
+
+def _drop(spark: SparkSession, location: TableLocation) -> None:
+    if location.warehouse is not None:
+        remove_tree(location.folder_of(_TABLE.name))
+    else:
+        spark.sql(f"DROP TABLE IF EXISTS {location.sql_name(_TABLE.name)}")
+
+
+def check_lease(spark: SparkSession, location: TableLocation, say: Say) -> str:
+    """Take a lease of this check's own, and see another run refused."""
+    if location.warehouse is not None and is_on_local_disk(location.warehouse):
+        return "not needed, because a lock of this machine keeps a second job away"
+    stored, other = StoredLease(spark, location, NAME), Holder.this_run(spark, "preflight")
+    with hold_lease(stored, "preflight", lambda text: say(f"warning  lease: {text}"), threading.Event()) as lease:
+        if stored.take(replace(other, since_ms=0, until_ms=wall_clock_ms()), 0, None):
+            msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
+            raise ConfigurationError(msg)
+        lease.check()
+    return f"a second run is refused, by {JOB_LEASE.name}"
+
+
+def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
+    """Open a session, wait until its timer has made a heartbeat, and read it back from the state.
+
+    The query has the name of `folder`, which holds its input and its checkpoint.
+    """
+    began_s, beats = time.monotonic(), 0
+    input_folder, log_folder = folder / "input", folder / TAKES_FOLDER
+    at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(wall_clock_ms() // 1_000))
+    start = {"appSessionId": 1, "eventId": START_EVENT, "hostPcId": "preflight", "timestamp": at}
+    (input_folder / PC_STREAM).mkdir(parents=True, exist_ok=True)
+    write_atomically(input_folder / PC_STREAM / "start.json", json.dumps(start) + "\n")
+    taking: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
+    if isinstance(input_folder, Path):  # again and again, because a volume may list a new file seconds later
+        taking = FileTaker(input_folder, log_folder, 1).running(_HEARTBEAT_MS)
+
+    def count_beats(batch: DataFrame, _batch_id: int) -> None:
+        nonlocal beats
+        beats += batch.where(F.col("change") == "heartbeat").count()
+
+    events = valid_events(parse(file_messages(spark, input_folder, log_folder), EventTimeLimits(DAY_MS, DAY_MS)))
+    changes = session_changes(
+        events, tick_stream(spark), StateLayout(), RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
+    )
+    with taking:
+        query = (
+            changes.writeStream.foreachBatch(count_beats)
+            .queryName(folder.name)
+            .option("checkpointLocation", str((folder / SESSIONIZE).absolute()))
+            .trigger(processingTime="1 second")  # ticks would make it run without a pause
+            .start()
+        )
+        while query.isActive and beats == 0 and time.monotonic() < began_s + _BEATS_WITHIN_S:
+            time.sleep(0.2)
+    cause = query.exception()
+    wait_until_idle(query, time.monotonic() + _STOP_S)
+    stop_query(query, say)
+    if cause is not None or beats == 0:
+        why = f"no heartbeat within {_BEATS_WITHIN_S} s" if cause is None else root_cause(str(cause))
+        msg = f"the trial query failed ({why}): fix the cause; without a heartbeat free some cores"
+        raise StreamError(msg)
+    [entry] = StateReader(spark, folder).sessions().collect()
+    return f"a timer fired, and the state has the {entry.status} session"

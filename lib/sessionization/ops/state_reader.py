@@ -16,7 +16,7 @@ from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import SESSIONIZE
-from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
+from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.operator.session_store import STATE_NAME
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA
@@ -46,12 +46,16 @@ class StateReader:
             raise _no_state(self.checkpoints)
         return replace(self, batch_id=batch_id)
 
+    def started_batch(self) -> StartedBatch:
+        """The micro-batch of `at_newest`, as Spark logged it."""
+        assert self.batch_id is not None
+        return read_started_batch(self.checkpoints / SESSIONIZE, self.batch_id)
+
     def entries(self) -> DataFrame:
         """One row per entry as it is stored, with or without device groups.
 
         Returns:
-            `grouping_key`, `partition`, `bucket` (null without device groups), `device_id`, `session_id`, and the
-            fields of `stored_entries.STATE_SCHEMA`.
+            `grouping_key`, `partition`, `device_id`, `session_id`, and the fields of `stored_entries.STATE_SCHEMA`.
 
         Raises `ConfigurationError` for a folder without state.
         """
@@ -61,7 +65,6 @@ class StateReader:
         return stored.select(
             "key.grouping_key",
             F.col("partition_id").alias("partition"),
-            F.lit(None).cast("bigint").alias("bucket"),
             F.col("key.grouping_key").alias("device_id"),
             F.col("user_map_key.session_id").alias("session_id"),
             *(F.col(f"user_map_value.{name}").alias(name) for name in STATE_SCHEMA.names),
@@ -170,13 +173,12 @@ def _entries_of_groups(stored: DataFrame) -> DataFrame:
     # The bucket of recently changed devices (RECENT) has the lowest number and holds their current value: null if
     # the device was removed from the state.
     devices = by_bucket.groupBy("grouping_key", "partition", "device_id").agg(
-        F.min_by("stored", "bucket").alias("stored"), F.min("bucket").alias("bucket")
+        F.min_by("stored", "bucket").alias("stored")
     )
-    entries = devices.select("grouping_key", "partition", "bucket", "device_id", F.explode("stored").alias("entry"))
+    entries = devices.select("grouping_key", "partition", "device_id", F.explode("stored").alias("entry"))
     return entries.select(
         "grouping_key",
         "partition",
-        "bucket",
         "device_id",
         F.col("entry")[0].cast("bigint").alias("session_id"),
         # The last nulls are not stored.

@@ -42,24 +42,14 @@ class StateLayout:
             return device_id
         return str(device_group(device_hash(device_id, self.hash_key), self.device_groups))
 
-    def bucket(self, buckets: int) -> Column:
-        """Return the bucket of a device within its group, from the column `device_id`."""
-        assert self.device_groups is not None
-        return F.floor(self._device_hash() / self.device_groups) % buckets
-
     def bucket_of(self, device_id: str, buckets: int) -> int:
-        """Return the bucket of a device within its group, as `bucket` computes it."""
+        """Return the bucket of a device within its group."""
         assert self.device_groups is not None
         return device_bucket(device_hash(device_id, self.hash_key), self.device_groups, buckets)
 
     def _device_hash(self) -> Column:
         """Return `core.key_hash.device_hash` of the column `device_id`."""
         return F.crc32(F.sha2(F.concat(F.lit(self.hash_key), F.col("device_id")).cast("binary"), 256).cast("binary"))
-
-
-def key_hash_column(column: str) -> Column:
-    """Return `core.key_hash.key_hash` of a text column, as bigint."""
-    return F.crc32(F.col(column).cast("binary"))
 
 
 def device_groups_for(devices: int | None) -> int | None:

@@ -14,8 +14,6 @@ from sessionization.spark.checkpoint.spark_logs import newest_started_batch, rea
 
 Offsets = dict[str, dict[int, int]]
 """Offsets by topic and partition."""
-EARLIEST = -2
-"""Kafka's code, in place of an offset, for the first existing record."""
 
 
 @dataclass(frozen=True, slots=True)

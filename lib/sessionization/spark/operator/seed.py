@@ -11,10 +11,10 @@ from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_en
 def pack_seed(after_ms: int) -> Column:
     """Aggregate a grouping key's entries into one JSON text.
 
-    The rows have the columns `device_id`, `session_id` and those of `STATE_SCHEMA`.
+    The column `text` has each as a JSON object of `device_id`, `session_id` and the fields of `STATE_SCHEMA`.
     """
-    entry = F.struct("device_id", "session_id", *STATE_SCHEMA.names)
-    return F.to_json(F.struct(F.lit(after_ms).alias("after_ms"), F.collect_list(entry).alias("entries")))
+    begin, end = F.lit(f'{{"after_ms":{after_ms},"entries":['), F.lit("]}")
+    return F.concat(begin, F.concat_ws(",", F.collect_list("text")), end)
 
 
 def unpack_seed(text: str) -> tuple[int, dict[str, dict[int, SessionState]]]:

@@ -5,22 +5,19 @@ import json
 import logging
 import re
 import threading
-from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from collections.abc import Iterator
 
 from py4j.protocol import Py4JError
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import Row
 
 from sessionization.clock import utc
-from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import is_on_volume, write_atomically
+from sessionization.files import write_atomically
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
+from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.lease_table import no_lease
-from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import STREAM_PROGRESS
 
 _log = logging.getLogger(__name__)
@@ -38,51 +35,29 @@ class ProgressLog:
     which rows the table has. No row is therefore appended twice (docs/adr/0008-progress-rows.md).
     """
 
-    def __init__(
-        self,
-        folder: AnyPath,
-        newest_started: Mapping[str, int],
-        since_ms: int = 0,
-        check_lease: Callable[[], None] = no_lease,
-    ) -> None:
-        """Use `folder` for the files; raises `ConfigurationError` where that is not possible.
-
-        `newest_started` holds each query's newest started micro-batch. Rows from before `since_ms` belong to another
-        checkpoint. `check_lease` is called before each commit (`BatchWriter`).
-        """
-        self._folder, self._newest_started, self._since_ms = folder, newest_started, since_ms
-        self._check_lease = check_lease
-        self._newest: dict[str, int] = {}
-        self._in_table: dict[str, int] | None = None
-        try:
-            folder.mkdir(exist_ok=True)
-            self._waiting = self._find_files()
-        except OSError as error:
-            msg = f"{folder} cannot be used ({error.strerror}): it must be a folder that this user can write"
-            raise ConfigurationError(msg) from error
+    def __init__(self, context: JobContext) -> None:
+        """Find the files, and look up which rows the table has."""
+        self._spark, self._location, self._check_lease = context.spark, context.location, context.check_lease
+        checkpoint = context.checkpoint
+        self._folder, self._newest_started = checkpoint.progress_folder, checkpoint.newest_started_batches()
+        self._since_ms = checkpoint.created_ms if checkpoint.is_warm else 0  # older rows are another checkpoint's
+        self._folder.mkdir(exist_ok=True)
+        self._waiting = self._find_files()
+        self._in_table: dict[str, int] | None = self._look_up()
+        self.newest = dict(self._in_table)
+        """The newest micro-batch of each query that has a row in the table or in a file."""
         for query, batch_id in self._waiting:
-            _raise_to(self._newest, query, batch_id)
-
-    def open(self, spark: SparkSession, location: TableLocation) -> dict[str, int]:
-        """Look up which rows the table has.
-
-        Returns:
-            The newest micro-batch of each query that has a row in the table or in a file.
-        """
-        self._in_table = self._look_up(spark, location)
-        for query, batch_id in self._in_table.items():
-            _raise_to(self._newest, query, batch_id)
-        return dict(self._newest)
+            _raise_to(self.newest, query, batch_id)
 
     def store(self, progress: BatchProgress) -> None:
         """Store the row of a micro-batch; a repeated micro-batch does not replace its first row."""
-        if progress.batch_id > self._newest.get(progress.query, -1):
+        if progress.batch_id > self.newest.get(progress.query, -1):
             file = self._file(progress.query, progress.batch_id)
             write_atomically(file, json.dumps(progress.row()))
             self._waiting[progress.query, progress.batch_id] = file
-            _raise_to(self._newest, progress.query, progress.batch_id)
+            _raise_to(self.newest, progress.query, progress.batch_id)
 
-    def append(self, spark: SparkSession, location: TableLocation) -> None:
+    def append(self) -> None:
         """Append the waiting rows.
 
         After a failure, the next call looks up again which rows the table has.
@@ -90,13 +65,14 @@ class ProgressLog:
         waiting = dict(self._waiting)
         if not waiting:
             return
-        in_table = self._look_up(spark, location) if self._in_table is None else self._in_table
-        new = {key: file for key, file in waiting.items() if key[1] > in_table.get(key[0], -1)}
-        rows = [_table_row(row) for file in new.values() if (row := _read(file)) is not None]
+        in_table = self._look_up() if self._in_table is None else self._in_table
         self._in_table = None
+        new = {key: file for key, file in waiting.items() if key[1] > in_table.get(key[0], -1)}
+        rows = [row for file in new.values() if (row := _read(file)) is not None]
         if rows:
             self._check_lease()
-            location.append(spark.createDataFrame(rows, STREAM_PROGRESS.schema).coalesce(1), STREAM_PROGRESS)
+            frame = self._spark.createDataFrame(rows, STREAM_PROGRESS.schema)
+            self._location.append(frame.coalesce(1), STREAM_PROGRESS)
         for query, batch_id in new:
             _raise_to(in_table, query, batch_id)
         self._in_table = in_table
@@ -105,16 +81,16 @@ class ProgressLog:
             del self._waiting[key]
 
     @contextlib.contextmanager
-    def append_in_background(self, spark: SparkSession, location: TableLocation, say: Say) -> Iterator[None]:
+    def append_in_background(self, say: Say) -> Iterator[None]:
         """Append the waiting rows from a separate thread every few seconds, and once more at the end."""
         is_over = threading.Event()
 
         def append() -> None:
             with contextlib.suppress(Py4JError, OSError):  # another part reports a dead engine
-                use_scheduler_pool(spark, STREAM_PROGRESS.name)
+                use_scheduler_pool(self._spark, STREAM_PROGRESS.name)
             while not is_over.wait(APPEND_EVERY_S):
-                self._try_append(spark, location, _log.warning)
-            self._try_append(spark, location, say)
+                self._try_append(_log.warning)
+            self._try_append(say)
 
         thread = threading.Thread(target=append, daemon=True)
         thread.start()
@@ -126,9 +102,9 @@ class ProgressLog:
             if thread.is_alive():
                 say("`stream_progress` is behind until the next start")
 
-    def _try_append(self, spark: SparkSession, location: TableLocation, say: Say) -> None:
+    def _try_append(self, say: Say) -> None:
         try:
-            self.append(spark, location)
+            self.append()
         except Exception as error:  # noqa: BLE001 - the files stay for the next attempt, and the queries go on
             say(f"`stream_progress` is behind: {root_cause(str(error))}")
 
@@ -136,24 +112,23 @@ class ProgressLog:
         return self._folder / f"{query}-{batch_id}.json"
 
     def _find_files(self) -> dict[tuple[str, int], AnyPath]:
-        """The files by query and micro-batch, in order of micro-batches.
+        """The whole files by query and micro-batch.
 
         On a volume a listing may lack the newest ones, and still have some that were removed; and a kill may leave a
         part of one, whose micro-batch is repeated.
         """
-        named = ((_FILE_NAME.fullmatch(file.name), file) for file in self._folder.iterdir())
-        files = {(match["query"], int(match["batch_id"])): file for match, file in named if match is not None}
-        if is_on_volume(self._folder):
-            files = {key: file for key, file in files.items() if _is_whole(file)}
-            for query, newest in self._newest_started.items():
-                for batch_id in range(newest, -1, -1):  # the newest one may have stored nothing
-                    if _is_whole(file := self._file(query, batch_id)):
-                        files[query, batch_id] = file
-                    elif batch_id < newest:
-                        break
-        return dict(sorted(files.items(), key=lambda item: item[0][1]))
+        named = (_FILE_NAME.fullmatch(file.name) for file in self._folder.iterdir())
+        found = {(match["query"], int(match["batch_id"])) for match in named if match is not None}
+        for query, newest in self._newest_started.items():
+            for batch_id in range(newest, -1, -1):  # the newest one may have stored nothing
+                if _read(self._file(query, batch_id)) is not None:
+                    found.add((query, batch_id))
+                elif batch_id < newest:
+                    break
+        files = {key: self._file(*key) for key in found}
+        return {key: file for key, file in files.items() if _read(file) is not None}
 
-    def _look_up(self, spark: SparkSession, location: TableLocation) -> dict[str, int]:
+    def _look_up(self) -> dict[str, int]:
         """The newest micro-batch of each query in the table, without queries that have no relevant rows there.
 
         Statistics let Delta skip the table's files with older rows, however long the table has grown.
@@ -164,8 +139,8 @@ class ProgressLog:
         is_relevant = " OR ".join(
             f"(query = '{query}' AND batch_id >= {batch_id})" for query, batch_id in oldest.items()
         )
-        table = location.sql_name(STREAM_PROGRESS.name)
-        found = spark.sql(
+        table = self._location.sql_name(STREAM_PROGRESS.name)
+        found = self._spark.sql(
             f"SELECT query, max(batch_id) AS batch_id FROM {table} "
             f"WHERE ({is_relevant}) AND processed_at >= timestamp_millis({self._since_ms}) GROUP BY query"
         ).collect()
@@ -176,26 +151,11 @@ def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
     newest[query] = max(batch_id, newest.get(query, -1))
 
 
-def _is_whole(file: AnyPath) -> bool:
-    try:
-        json.loads(file.read_text(encoding="utf-8"))
-    except (FileNotFoundError, ValueError):
-        return False
-    return True
-
-
-def _read(file: AnyPath) -> dict[str, Any] | None:
-    """The row in a file; None where somebody has deleted it."""
+def _read(file: AnyPath) -> Row | None:
+    """The row in a file; None where there is none, or a part of one."""
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
-        return {name: row[name] for name in ("processed_ms", *STREAM_PROGRESS.column_names) if name != "processed_at"}
-    except FileNotFoundError:
+        row["processed_at"] = utc(row["processed_ms"])
+        return Row(*(row[name] for name in STREAM_PROGRESS.column_names))
+    except (FileNotFoundError, ValueError, LookupError):
         return None
-    except (ValueError, LookupError, TypeError) as error:
-        msg = f"{file} is not readable ({error}): delete it; `stream_progress` will lack that one row"
-        raise CheckpointError(msg) from error
-
-
-def _table_row(row: Mapping[str, Any]) -> Row:
-    processed_at = utc(row["processed_ms"])
-    return Row(*(processed_at if name == "processed_at" else row[name] for name in STREAM_PROGRESS.column_names))

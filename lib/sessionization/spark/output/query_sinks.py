@@ -39,7 +39,7 @@ class QuerySinks:
         self._every = {ARCHIVE: settings.pace.archive_every, ROLLUP: settings.pace.rollup_every}
         self._paces: dict[str, QueryPace] = {}
         self._brokers = client_options(context.spark, settings) if settings.sink.type == "kafka" else {}
-        self._entry_counts = GroupEntryCounts(settings.rules.heartbeat_ms, context.say) if layout.has_groups else None
+        self._entry_counts = GroupEntryCounts(settings.rules.heartbeat_ms) if layout.has_groups else None
 
     def archive(self, parsed: DataFrame) -> DataStreamWriter:
         """Append parsed messages to `raw_events` and `quarantine`."""

@@ -9,7 +9,7 @@ import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sessionization.core.events import Change, Event
+from sessionization.core.events import Change
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.spark.checkpoint.state_layout import StateLayout
@@ -71,7 +71,7 @@ def replayed_changes(
         return _replay_devices(batches, clock, rules, layout)
 
     changes = (
-        events.select("device_id", "ingested_ms", pack_event().alias("event"))
+        events.select("device_id", "ingested_ms", pack_event().alias("text"))
         .repartition(partitions, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms")
         .mapInArrow(replay_devices, _CHANGE_TYPE)
@@ -88,7 +88,8 @@ def _replay_devices(
     device_ids: list[str] = []
     changes: list[Change] = []
     for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
-        micro_batches = ((now_ms, [event for *_, event in taken]) for now_ms, taken in groupby(rows, itemgetter(1)))
+        taken = groupby(rows, itemgetter(1))
+        micro_batches = ((now_ms, [unpack_event(text)[1] for *_, text in messages]) for now_ms, messages in taken)
         grid = grid_for_key(layout.grouping_key_of(device_id), rules.heartbeat_ms)
         of_device = replay(micro_batches, grid, rules, clock)
         device_ids += [device_id] * len(of_device)
@@ -100,13 +101,11 @@ def _replay_devices(
         yield _change_batch(device_ids, changes)
 
 
-def clocked_rows(batches: Iterable[pa.RecordBatch], clock: MicroBatchClock) -> Iterator[tuple[str, int, Event]]:
-    """The device of each row, the clock of the micro-batch that took the event, and the event."""
+def clocked_rows(batches: Iterable[pa.RecordBatch], clock: MicroBatchClock) -> Iterator[tuple[str, int, str]]:
+    """The device of each row, the clock of the micro-batch that took it, and its text."""
     for batch in batches:
         taken_ms = clock.of_messages(np.asarray(batch["ingested_ms"]))
-        for now_ms, text in zip(taken_ms.tolist(), batch["event"].to_pylist(), strict=True):
-            device_id, event = unpack_event(text)
-            yield device_id, now_ms, event
+        yield from zip(batch["device_id"].to_pylist(), taken_ms.tolist(), batch["text"].to_pylist(), strict=True)
 
 
 def _change_batch(device_ids: list[str], changes: list[Change]) -> pa.RecordBatch:

@@ -22,7 +22,6 @@ from sessionization.say import Say
 from sessionization.settings.table_location_settings import FolderTables, Tables
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
-from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.schemas import LAYOUT_PROPERTY, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
 
@@ -233,12 +232,6 @@ class TableLocation:
         count = min(self.newest_version(spark, table) - version + 1, MAX_COMMITS_READ)
         commits = self.history(spark, table, count).select("operation").collect() if count > 0 else []
         return len(commits) == MAX_COMMITS_READ or any(commit.operation in _APPEND_OPERATIONS for commit in commits)
-
-    def last_append_ms(self, spark: SparkSession, table: Table) -> int | None:
-        """When rows were appended last; None where the newest commits contain no append."""
-        commits = self.history(spark, table, MAX_COMMITS_READ)
-        appends = commits.where(F.col("operation").isin(*_APPEND_OPERATIONS))
-        return newest_ms(appends, "timestamp")
 
     def days(self, spark: SparkSession, table: Table) -> tuple[date, date] | None:
         """The first and the last day of a table that is partitioned by day; None without rows.

@@ -1,17 +1,19 @@
 """Seed a checkpoint from the tables, after the previous one was lost or had other device groups."""
 
 import json
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.clock import day_start_ms, wall_clock_ms
+from sessionization.clock import utc, wall_clock_ms
+from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
+from sessionization.spark.engine.newest import newest_update_ms
 from sessionization.spark.input.parse import EVENT_COLUMNS, EventTimeLimits
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
@@ -24,8 +26,8 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.remembered_state import (
+    IS_ENTRY,
     MemorySpan,
-    entry_columns,
     event_columns,
     newest_clock_ms,
     recent_changes,
@@ -73,7 +75,7 @@ def warm_start(context: JobContext) -> InitialState:
 
     Raises `ConfigurationError` where the input folder holds files whose messages the tables have, or where the
     topics do not reach as far as the tables. With `--sink kafka`, also raises it where the topic holds changes
-    that the tables lack. Raises `CheckpointError` where the stored state cannot be read or written.
+    that the tables lack. Raises `CheckpointError` where the stored offsets cannot be read.
     """
     spark, settings, checkpoint, location = context.spark, context.settings, context.checkpoint, context.location
     if not checkpoint.is_warm:
@@ -89,13 +91,11 @@ def warm_start(context: JobContext) -> InitialState:
             read_position.refuse_files_already_read(spark, settings.input_folder, location)
         else:
             starts = read_position.next_offsets(context)
-            _write_starts(starts_file, starts)
+            write_atomically(starts_file, json.dumps(starts))
         changes_version = merge_recent_changes(context)
         store_remembered_state(context, seed_folder, unread_folder)
     elif settings.source.type == "kafka" and not _have_started(checkpoint):
         starts = _read_starts(starts_file)
-        if starts is not None:
-            starts = read_position.with_new_partitions(context, starts)
     seed: DataFrame | None = None
     if newest_committed_batch(checkpoint.folder / SESSIONIZE) < 0:
         seed = spark.read.parquet(str(seed_folder))
@@ -113,21 +113,14 @@ def merge_recent_changes(context: JobContext) -> int:
     """
     spark, location, settings = context.spark, context.location, context.settings
     version = location.newest_version(spark, SESSION_CHANGES)
-    days = location.days(spark, SESSION_CHANGES)
-    if days is None:
-        return version
-    lookback_ms = rollup.lookback(settings.rules.max_event_age_ms, settings.rules.session_timeout_ms)
-    # A session that was changed on the newest day lies in these parts.
-    recent_parts = F.col("_part") >= rollup.search_since(day_start_ms(days[1]), lookback_ms)
-    merged_until = F.date_sub(F.to_date(F.max("updated_at")), 1)
-    merged_day = location.read(spark.read, SESSIONS).where(recent_parts).agg(merged_until).collect()[0][0]
     changes = location.read(spark.read, SESSION_CHANGES).where("change != 'heartbeat'")
-    if merged_day is not None:
-        changes = changes.where(F.col("change_date") >= F.lit(merged_day))
+    merged_ms = newest_update_ms(location.read(spark.read, SESSIONS))
+    if merged_ms is not None:
+        changes = changes.where(F.col("change_date") >= F.lit(utc(merged_ms - DAY_MS).date()))
     if (oldest_ms := rollup.oldest_event_ms(changes)) is not None:
-        first_day = rollup.search_since(oldest_ms, lookback_ms)
+        lookback_ms = rollup.lookback(settings.rules.max_event_age_ms, settings.rules.session_timeout_ms)
         context.check_lease()
-        rollup.merge(spark, location, changes, first_day)
+        rollup.merge(spark, location, changes, rollup.search_since(oldest_ms, lookback_ms))
     return version
 
 
@@ -140,7 +133,6 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
     rules, layout, pinned = checkpoint.in_force.rules, checkpoint.layout, checkpoint.pinned
     span = MemorySpan(newest_clock_ms(spark, location), rules)
     clock = stream_clock(spark, location, span.changes_since_ms, wall_clock_ms())
-    span = replace(span, newest_ms=max(span.newest_ms, *clock.known[-1:].tolist(), 0))
     recent = recent_changes(location.read(spark.read, SESSION_CHANGES), span)
     since = F.timestamp_millis(F.lit(span.ingested_since_ms(clock)))
     messages = location.read(spark.read, RAW_EVENTS).where(F.col("ingested_at") >= since)
@@ -153,7 +145,7 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
         unread.write.mode("overwrite").parquet(str(unread_folder))
         context.say(f"--from-sessions: {unread.count():,} events that {ARCHIVE} alone had read come first")
         (
-            entry_columns(state)
+            state.where(IS_ENTRY)
             .withColumn(GROUPING_KEY, layout.grouping_key())
             .groupBy(GROUPING_KEY)
             .agg(pack_seed(span.newest_ms).alias("seed"))
@@ -175,14 +167,6 @@ def _stream_unread(spark: SparkSession, folder: AnyPath) -> DataFrame:
 def _have_started(checkpoint: Checkpoint) -> bool:
     """Whether both reading queries have started a micro-batch; Spark's offset log then holds their positions."""
     return all(newest_started_batch(checkpoint.folder / query) >= 0 for query in (SESSIONIZE, ARCHIVE))
-
-
-def _write_starts(file: AnyPath, starts: Offsets | None) -> None:
-    try:
-        write_atomically(file, json.dumps(starts))
-    except OSError as error:
-        msg = f"{file} cannot be written ({error.strerror}): make room or see to its permissions, then start again"
-        raise CheckpointError(msg) from error
 
 
 def _read_starts(file: AnyPath) -> Offsets | None:

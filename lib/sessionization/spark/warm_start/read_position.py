@@ -16,7 +16,7 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.source import input_files
-from sessionization.spark.input.topic_offsets import EARLIEST, Offsets, TopicRange, read_topic_range
+from sessionization.spark.input.topic_offsets import Offsets, read_topic_range
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import changes_topic
 from sessionization.spark.tables.location import TableLocation
@@ -91,7 +91,8 @@ def next_offsets(context: JobContext) -> Offsets | None:
     oldest_ms = _oldest_ingest_ms(spark, location, "partition IS NOT NULL")
     if oldest_ms is None:
         return None
-    topic_range = _read_input_range(context, oldest_ms)
+    options, scratch = client_options(spark, context.settings), context.checkpoint.folder / _SCRATCH_FOLDER
+    topic_range = read_topic_range(spark, options, STREAMS, oldest_ms, scratch)
     starts = topic_range.since
     for (stream, partition), last in sorted(_last_offsets(spark, location, topic_range.ends).items()):
         if topic_range.ends.get(stream, {}).get(partition, 0) <= last:
@@ -103,20 +104,6 @@ def next_offsets(context: JobContext) -> Offsets | None:
             raise ConfigurationError(msg)
         starts[stream][partition] = last + 1
     return starts
-
-
-def with_new_partitions(context: JobContext, starts: Offsets) -> Offsets:
-    """Add partitions that `starts` lacks, from their first message: Spark requires every existing partition."""
-    ends = _read_input_range(context, 0).ends
-    return {
-        topic: {partition: starts.get(topic, {}).get(partition, EARLIEST) for partition in partitions}
-        for topic, partitions in ends.items()
-    }
-
-
-def _read_input_range(context: JobContext, since_ms: int) -> TopicRange:
-    options = client_options(context.spark, context.settings)
-    return read_topic_range(context.spark, options, STREAMS, since_ms, context.checkpoint.folder / _SCRATCH_FOLDER)
 
 
 def _files_already_read(spark: SparkSession, files: list[AnyPath], location: TableLocation) -> list[str]:

@@ -7,14 +7,14 @@ applied. The core tells which: an event that would change something was not.
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, replace
+from functools import reduce
 from itertools import groupby
 from operator import itemgetter
 
 import numpy as np
 import orjson
 import pyarrow as pa  # type: ignore[import-untyped]
-import pyarrow.compute as pc  # type: ignore[import-untyped]
-from pyspark.sql import Column, DataFrame, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc
@@ -22,38 +22,31 @@ from sessionization.core.events import Event, sort_events
 from sessionization.core.heartbeat_grid import Grid, grid_for_key
 from sessionization.core.session_rules import on_events
 from sessionization.core.session_state import Closed, Live, Rules, SessionState, deadline_ms
-from sessionization.durations import MINUTE_MS
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.input.parse import EVENT_COLUMNS
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
+from sessionization.spark.replay.archived_events import clocked_rows
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 
-_ENTRY_TYPE = f"session_id bigint, {', '.join(f'{f.name} {f.dataType.simpleString()}' for f in STATE_SCHEMA)}"
-_OUTPUT = pa.schema([("device_id", pa.string()), ("entry", pa.string()), ("event", pa.string())])
-_OUTPUT_TYPE = "device_id string, entry string, event string"
+_OUTPUT = pa.schema([("device_id", pa.string()), ("text", pa.string())])
 _ROWS_PER_BATCH = 10_000
-_LONG_MICRO_BATCH_MS = 5 * MINUTE_MS
+IS_ENTRY, IS_EVENT = "text LIKE '{%'", "text LIKE '[%'"
+"""Which rows of `remembered_state` are entries, and which are events; SQL."""
 
 
 def newest_clock_ms(spark: SparkSession, location: TableLocation) -> int:
-    """The clock of the newest micro-batch whose changes are in `session_changes`; 0 without one.
+    """The clock of the newest micro-batch in the tables; 0 without one.
 
-    Looks among the rows shortly before the last append, and only if none is there in the whole last day.
+    `stream_progress` is some seconds behind `session_changes`, of which only the rows since then are read.
     """
-    days = location.days(spark, SESSION_CHANGES)
-    if days is None:
-        return 0
-    last_day = location.read(spark.read, SESSION_CHANGES).where(F.col("change_date") == F.lit(days[1]))
-    appended_ms = location.last_append_ms(spark, SESSION_CHANGES)
-    newest = F.unix_millis(F.max("processed_at"))
-    newest_ms: int | None = None
-    if appended_ms is not None:
-        since = F.timestamp_millis(F.lit(appended_ms - _LONG_MICRO_BATCH_MS))
-        newest_ms = last_day.where(F.col("processed_at") >= since).agg(newest).collect()[0][0]
-    return newest_ms or last_day.agg(newest).collect()[0][0] or 0
+    progress = location.read(spark.read, STREAM_PROGRESS).where("query = 'sessionize'")
+    reported_ms = newest_ms(progress, "processed_at") or 0
+    later = _changes_since(location.read(spark.read, SESSION_CHANGES), reported_ms)
+    return newest_ms(later, "processed_at") or reported_ms
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,21 +77,20 @@ class MemorySpan:
 
 def recent_changes(changes: DataFrame, span: MemorySpan) -> DataFrame:
     """The rows of `session_changes` since `span.changes_since_ms`, without heartbeats."""
-    since_ms = span.changes_since_ms
-    return changes.where(
-        (F.col("change_date") >= F.lit(utc(since_ms).date()))
-        & (F.col("processed_at") >= F.timestamp_millis(F.lit(since_ms)))
-        & (F.col("change") != "heartbeat")
-    )
+    return _changes_since(changes, span.changes_since_ms).where("change != 'heartbeat'")
+
+
+def _changes_since(changes: DataFrame, since_ms: int) -> DataFrame:
+    since = F.timestamp_millis(F.lit(since_ms))
+    return changes.where((F.col("change_date") >= F.lit(utc(since_ms).date())) & (F.col("processed_at") >= since))
 
 
 def stored_entries(sessions: DataFrame, recent: DataFrame) -> DataFrame:
     """Live sessions from `sessions`, and closed ones from `recent_changes`, also some that were forgotten since.
 
     Returns:
-        `device_id`, `session_id`, and the columns of `STATE_SCHEMA`.
+        `device_id`, and `text`: the session's id and the fields of its entry (`STATE_SCHEMA`) as a JSON object.
     """
-    live = sessions.where("status = 'live' AND started_at IS NOT NULL")
     newest = F.struct(F.col("processed_at"), F.col("revision"))
     shown = ("platform", "account_id", "started_at", "ended_at", "end_reason", "revision", "foreground_s")
     closed = (
@@ -111,17 +103,18 @@ def stored_entries(sessions: DataFrame, recent: DataFrame) -> DataFrame:
         .where("since_ms IS NOT NULL")
         .select("device_id", "session_id", "since_ms", "last.*")
     )
-    opened_ms = {"opened_ms": F.unix_millis("updated_at")}
-    ended = {"ended_ms": F.unix_millis("ended_at"), "since_ms": F.col("since_ms"), "place": F.lit(0)}
-    reported = {name: F.col(name) for name in ("end_reason", "revision", "foreground_s")}
-    return _entry_columns(live, "live", opened_ms).unionByName(_entry_columns(closed, "closed", ended | reported))
-
-
-def _entry_columns(rows: DataFrame, status: str, fields: dict[str, Column]) -> DataFrame:
-    fields |= {"status": F.lit(status), "platform": F.col("platform"), "account_id": F.col("account_id")}
-    fields |= {"started_ms": F.unix_millis("started_at")}
-    columns = (fields.get(f.name, F.lit(None)).cast(f.dataType).alias(f.name) for f in STATE_SCHEMA)
-    return rows.select("device_id", "session_id", *columns)
+    live = sessions.where("status = 'live' AND started_at IS NOT NULL")
+    common = ("session_id", "platform", "account_id", "unix_millis(started_at) AS started_ms")
+    of_live = (*common, "'live' AS status", "unix_millis(updated_at) AS opened_ms")
+    of_closed = (
+        *common, "'closed' AS status", "unix_millis(ended_at) AS ended_ms", "end_reason", "revision", "foreground_s",
+        "since_ms", "0 AS place",
+    )  # fmt: skip
+    entries = (
+        rows.select("device_id", F.to_json(F.struct(*map(F.expr, fields))).alias("text"))
+        for rows, fields in ((live, of_live), (closed, of_closed))
+    )
+    return reduce(DataFrame.union, entries)
 
 
 def without_change(events: DataFrame, recent: DataFrame) -> DataFrame:
@@ -154,31 +147,21 @@ def remembered_state(
         layout: the new checkpoint's.
 
     Returns:
-        A row per entry or event: `device_id`, and one of `entry` (read by `entry_columns`) and `event` (read by
-        `event_columns`).
+        `device_id`, and `text`: a JSON object per entry (`seed.pack_seed`), a JSON array per event (`pack_event`).
     """
 
     def resume(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return _resume_devices(batches, clock, span, layout)
 
-    no_text, no_time = F.lit(None).cast("string"), F.lit(None).cast("bigint")
-    entry = F.to_json(F.struct("session_id", *STATE_SCHEMA.names))
-    rows = entries.select(
-        "device_id", no_time.alias("ingested_ms"), entry.alias("entry"), no_text.alias("event")
-    ).union(events.select("device_id", "ingested_ms", no_text, pack_event()))
-    by_device = rows.repartition("device_id").sortWithinPartitions("device_id", F.asc_nulls_first("ingested_ms"))
-    return by_device.mapInArrow(resume, _OUTPUT_TYPE)
-
-
-def entry_columns(rows: DataFrame) -> DataFrame:
-    """The entries of `remembered_state`: `device_id`, `session_id`, and the columns of `STATE_SCHEMA`."""
-    entries = rows.where("entry IS NOT NULL")
-    return entries.select("device_id", F.from_json("entry", _ENTRY_TYPE).alias("entry")).select("device_id", "entry.*")
+    no_time = F.lit(-1).cast("bigint").alias("ingested_ms")  # entries come before events
+    rows = entries.select("device_id", no_time, "text").union(events.select("device_id", "ingested_ms", pack_event()))
+    by_device = rows.repartition("device_id").sortWithinPartitions("device_id", "ingested_ms")
+    return by_device.mapInArrow(resume, "device_id string, text string")
 
 
 def event_columns(rows: DataFrame) -> DataFrame:
     """The events of `remembered_state`, with the columns `EVENT_COLUMNS`."""
-    fields = rows.where("event IS NOT NULL").select(F.from_json("event", "array<string>").alias("field"))
+    fields = rows.where(IS_EVENT).select(F.from_json("text", "array<string>").alias("field"))
     return fields.select(
         *(F.col("field")[at].cast(type_).alias(name) for at, (name, type_) in enumerate(EVENT_COLUMNS.items()))
     )
@@ -187,14 +170,14 @@ def event_columns(rows: DataFrame) -> DataFrame:
 def _resume_devices(
     batches: Iterable[pa.RecordBatch], clock: MicroBatchClock, span: MemorySpan, layout: StateLayout
 ) -> Iterator[pa.RecordBatch]:
-    output: list[tuple[str, str | None, str | None]] = []
-    for device_id, rows in groupby(_clocked_rows(batches, clock), itemgetter(0)):
+    output: list[tuple[str, str]] = []
+    for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
         entries: dict[int, SessionState] = {}
         texts: dict[Event, str] = {}
         micro_batches: dict[int, list[Event]] = {}
-        for _, now_ms, entry, text in rows:
-            if entry is not None:
-                fields = orjson.loads(entry)
+        for _, now_ms, text in rows:
+            if text.startswith("{"):
+                fields = orjson.loads(text)
                 entries[fields["session_id"]] = decode_entry(tuple(fields.get(name) for name in STATE_SCHEMA.names))
             else:
                 _, event = unpack_event(text)
@@ -202,8 +185,8 @@ def _resume_devices(
                 micro_batches.setdefault(now_ms, []).append(event)
         grid = grid_for_key(layout.grouping_key_of(device_id), span.rules.heartbeat_ms)
         sessions, unread = resume(entries, micro_batches, grid, span)
-        output += [(device_id, _entry_text(*session), None) for session in sessions.items()]
-        output += [(device_id, None, texts[event]) for event in unread]
+        output += [(device_id, _entry_text(device_id, *session)) for session in sessions.items()]
+        output += [(device_id, texts[event]) for event in unread]
         if len(output) >= _ROWS_PER_BATCH:
             yield _record_batch(output)
             output = []
@@ -211,22 +194,13 @@ def _resume_devices(
         yield _record_batch(output)
 
 
-def _record_batch(rows: list[tuple[str, str | None, str | None]]) -> pa.RecordBatch:
+def _record_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
     return pa.record_batch([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], _OUTPUT)
 
 
-def _clocked_rows(
-    batches: Iterable[pa.RecordBatch], clock: MicroBatchClock
-) -> Iterator[tuple[str, int, str | None, str]]:
-    for batch in batches:
-        taken_ms = clock.of_messages(np.asarray(pc.fill_null(batch["ingested_ms"], 0)))
-        columns = (batch[name].to_pylist() for name in ("entry", "event"))
-        yield from zip(batch["device_id"].to_pylist(), taken_ms.tolist(), *columns, strict=True)
-
-
-def _entry_text(session_id: int, entry: SessionState) -> str:
+def _entry_text(device_id: str, session_id: int, entry: SessionState) -> str:
     values = dict(zip(STATE_SCHEMA.names, encode_entry(entry), strict=True))
-    return orjson.dumps({"session_id": session_id} | values).decode()
+    return orjson.dumps({"device_id": device_id, "session_id": session_id} | values).decode()
 
 
 def resume(
