@@ -5,14 +5,13 @@ from pathlib import Path
 
 import matplotlib as mpl
 import matplotlib.pyplot as plt
+from pyspark.sql import functions as F
 
 from sessionization.notebook.charts import draw_sessions
 from sessionization.notebook.sample_evening import open_sample
 from sessionization.spark.engine.session import spark_session
 
 _CHART = Path(__file__).parents[1] / "docs" / "images" / "device.svg"
-_CHANGES = "SELECT * FROM device_timeline WHERE device_id = :device ORDER BY position"
-_MESSAGES = "SELECT * FROM messages WHERE device_id = :device AND reason IS NULL"
 _DEVICE = """
 SELECT max_by(device_id, struct(reasons, revision, device_id)) AS device FROM (
   SELECT device_id, count(DISTINCT end_reason) AS reasons, max(revision) AS revision FROM session_changes GROUP BY 1)
@@ -25,8 +24,10 @@ def main() -> None:
         open_sample(spark)
         # With this salt and without the date, the same tables give the same bytes.
         with mpl.rc_context({"svg.hashsalt": "device"}):
-            device = spark.sql(_DEVICE).collect()[0].asDict()
-            draw_sessions(spark.sql(_CHANGES, device).toPandas(), spark.sql(_MESSAGES, device).toPandas())
+            is_device = F.col("device_id") == F.lit(spark.sql(_DEVICE).collect()[0].device)
+            changes = spark.table("device_timeline").where(is_device).orderBy("position")
+            messages = spark.table("messages").where(is_device).where("reason IS NULL")
+            draw_sessions(changes.toPandas(), messages.toPandas())
             plt.savefig(_CHART, metadata={"Date": None}, bbox_inches="tight")
         spark.stop()
 

@@ -12,7 +12,7 @@ from typing import Any, Final
 from uuid import uuid4
 
 import pandas as pd
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.core.events import End, Event, Platform, Start
@@ -35,7 +35,6 @@ RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retenti
 _CORE_ZERO_MS, _CORE_MS = 1_800_000_000_000, 24_000
 """The start of the tour through the core, and how long it lasts: until no session is live and no End waits."""
 _LONGEST_MS, _SESSIONS = 180_000, 6
-_TABLE = "ten_messages"
 _LIMITS = EventTimeLimits(600_000, 600_000)
 
 
@@ -126,10 +125,14 @@ def through_operator(spark: SparkSession, folder: Path) -> tuple[pd.DataFrame, p
         "CAST(value AS binary) AS value",
     )
     events = valid_events(parse(messages, _LIMITS))
-    changes = to_session_changes(session_changes(events, tick_stream(spark), StateLayout(), RulesInForce(RULES)))
+    changes: list[dict[Any, Any]] = []
+
+    def collect(batch: DataFrame, _batch_id: int) -> None:
+        changes.extend(to_session_changes(batch).toPandas().to_dict("records"))
+
     query = (
-        changes.writeStream.format("memory")
-        .queryName(_TABLE)
+        session_changes(events, tick_stream(spark), StateLayout(), RulesInForce(RULES))
+        .writeStream.foreachBatch(collect)
         .option("checkpointLocation", str(folder / "checkpoint"))
         .trigger(processingTime="500 milliseconds")
         .start()
@@ -142,13 +145,14 @@ def through_operator(spark: SparkSession, folder: Path) -> tuple[pd.DataFrame, p
             time.sleep(max(0, zero_ms + arrives_ms - wall_clock_ms()) / 1_000)
             line = replace(message, at_ms=zero_ms + message.at_ms).line()
             write_atomically(folder / message.stream / f"{number}.json", line)
-        seen = spark.table(_TABLE)
-        while last_ends(seen.toPandas()).size < _SESSIONS and wall_clock_ms() < zero_ms + _LONGEST_MS:
+        while wall_clock_ms() < zero_ms + _LONGEST_MS:
             query.awaitTermination(1)
-        return seen.toPandas(), _arrivals(zero_ms)
+            if len({change["session_id"] for change in changes if change["change"] == "ended"}) == _SESSIONS:
+                break
     finally:
         query.stop()
         shutil.rmtree(folder, ignore_errors=True)
+    return pd.DataFrame(changes), _arrivals(zero_ms)
 
 
 def last_ends(changes: pd.DataFrame) -> "pd.Series[str]":
