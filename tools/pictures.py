@@ -1,26 +1,34 @@
-"""Draw the README's chart of sessions from the tables of `make notebook-data`: `make pictures` runs this."""
+"""Draw the README's chart of sessions, of a device of the sample evening: `make pictures` runs this."""
 
 import tempfile
 from pathlib import Path
 
 import matplotlib as mpl
+import matplotlib.pyplot as plt
+from pyspark.sql import functions as F
 
-from sessionization.notebook.notebook_tables import use_tables
-from sessionization.notebook.table_charts import busy_device, device_timeline
-from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.notebook.charts import draw_sessions
+from sessionization.notebook.sample_evening import open_sample
 from sessionization.spark.engine.session import spark_session
-from sessionization_laptop.notebook_folders import notebook_data_folder
 
 _CHART = Path(__file__).parents[1] / "docs" / "images" / "device.svg"
+_DEVICE = """
+SELECT max_by(device_id, struct(reasons, revision, device_id)) AS device FROM (
+  SELECT device_id, count(DISTINCT end_reason) AS reasons, max(revision) AS revision FROM session_changes GROUP BY 1)
+"""
 
 
 def main() -> None:
     with tempfile.TemporaryDirectory() as folder:
         spark = spark_session(Path(folder) / "engine.log")
-        use_tables(spark, TableLocationSettings(warehouse=notebook_data_folder() / "warehouse"))
+        open_sample(spark)
         # With this salt and without the date, the same tables give the same bytes.
         with mpl.rc_context({"svg.hashsalt": "device"}):
-            device_timeline(spark, busy_device(spark)).savefig(_CHART, metadata={"Date": None})
+            is_device = F.col("device_id") == F.lit(spark.sql(_DEVICE).collect()[0].device)
+            changes = spark.table("device_timeline").where(is_device).orderBy("position")
+            messages = spark.table("messages").where(is_device).where("reason IS NULL")
+            draw_sessions(changes.toPandas(), messages.toPandas())
+            plt.savefig(_CHART, metadata={"Date": None}, bbox_inches="tight")
         spark.stop()
 
 

@@ -5,7 +5,6 @@ notebooks use are here. They behave as in a workspace: a widget retains its valu
 """
 
 import html
-import io
 import json
 import os
 import re
@@ -98,16 +97,12 @@ def set_up(*, players: bool = False) -> None:
 
 
 def display(value: Any) -> None:
-    """Show a table (`MOST_ROWS` rows at most), a figure, or any other value that a notebook can show."""
-    from IPython.display import HTML, Image
+    """Show a table (`MOST_ROWS` rows at most), or any other value that a notebook can show."""
+    from IPython.display import HTML
     from IPython.display import display as show
 
     if isinstance(value, DataFrame):
         show(HTML(_html_table(value)))
-    elif type(value).__module__.startswith("matplotlib.") and hasattr(value, "savefig"):
-        picture = io.BytesIO()
-        value.savefig(picture, format="png", dpi=200)
-        show(Image(picture.getvalue(), width=int(value.get_figwidth() * 100)))
     else:
         show(value)
 

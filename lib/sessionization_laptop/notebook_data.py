@@ -13,7 +13,7 @@ from sessionization.command_line.parser import say_on_stderr
 from sessionization.core.events import Platform
 from sessionization.files import write_atomically
 from sessionization.ml.runs import EXPERIMENT
-from sessionization.notebook.handmade_messages import Message
+from sessionization.notebook.tour import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS

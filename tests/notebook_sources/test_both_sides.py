@@ -15,7 +15,7 @@ _ONE_SIDED = re.compile(r"\b(sessionization_laptop|databricks\.sdk|pyspark\.dbut
 
 
 def dbutils_of(cells: list[Cell]) -> set[str]:
-    return {name for cell in cells for name in re.findall(r"\bdbutils\.\w+(?:\.\w+)?", cell.source)}
+    return {name for cell in cells for name in re.findall(r"\bdbutils\.(?:notebook\.)?\w+", cell.source)}
 
 
 @pytest.mark.parametrize("notebook", NOTEBOOKS, ids=lambda file: file.stem)

@@ -1,12 +1,13 @@
 """Notebooks run in a kernel from the first cell to the last without error; no picture and no table is empty."""
 
+import re
 from pathlib import Path
 
 import pytest
 
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
-from tests.notebooks.seen import assert_shows, coloured_pixels
+from tests.notebooks.seen import assert_shows
 from tests.support.headless import NOTEBOOKS, SHOWN, Executed, project_entries
 
 pytestmark = pytest.mark.job
@@ -27,18 +28,17 @@ def test_the_queries_show_pictures_and_tables(executed: dict[str, Executed]) -> 
 
 def test_the_comparison_shows_every_run(executed: dict[str, Executed]) -> None:
     compared = executed["05_compare_runs"]
-    pictures, tables = compared.pictures(), compared.tables()
-    assert (compared.errors(), len(pictures), len(tables)) == ([], *SHOWN["05_compare_runs"])
-    assert coloured_pixels(pictures[0]) > 50
-    assert tables[0].count("<tr>") == 1 + 3, "two runs of the demo, and one of the notebook"
-    assert "heartbeat=" in tables[0], "what the runs differ in"
+    assert_shows(compared, "05_compare_runs")
+    (table,) = compared.tables()
+    assert table.count("<tr") == 1 + 3, "two runs of the demo, and one of the notebook"
+    assert "<th>heartbeat</th>" in table, "what the runs differ in"
 
 
 def test_the_tour_has_the_same_ends_in_the_core_and_in_the_operator(executed: dict[str, Executed]) -> None:
     tour = executed["01_tour"]
     assert_shows(tour, "01_tour")
     (ends,) = tour.results()
-    assert "('pc-2', 2, 'reported')" in ends
+    assert re.search(r"pc-2 +2 +reported", ends)
 
 
 def test_notebooks_leave_no_file_in_the_project(executed: dict[str, Executed], entries_before: set[Path]) -> None:

@@ -102,19 +102,6 @@ def test_a_new_store_has_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
     assert runs.newest_runs(RunKind.STREAM) == []
 
 
-def test_the_chart_of_runs_has_a_line_for_each_run(store: str) -> None:
-    from sessionization.notebook import run_charts
-
-    compared = run_charts.newest_streams(run_charts.RunsSettings(stores=(store,)))
-    assert [run.parameters["heartbeat"] for run in compared] == ["5s", "2s"], "the oldest first"
-    assert run_charts._differences(compared) == ["heartbeat=5s", "heartbeat=2s"], "nothing else differs"
-    figure = run_charts.compare_streams(compared)
-    assert [len(axes.lines) for axes in figure.axes] == [2, 2, 0, 2]
-    # Lateness was first reported by the second micro-batch.
-    assert [list(axes.lines[0].get_xdata()) for axes in figure.axes if axes.lines] == [[0, 1], [1], [0, 1]]
-    assert ["heartbeat=5s" in text.get_text() for text in figure.legends[0].get_texts()] == [True, False]
-
-
 def test_values_of_kafka_options_are_not_logged(tmp_path: Path) -> None:
     kafka = {"source": "kafka", "bootstrap_servers": "127.0.0.1:9092"}
     places = {"warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}

@@ -27,7 +27,7 @@ from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
 
 from sessionization.clock import wall_clock_ms
 from sessionization.command_line.widgets import read_widgets
-from sessionization.notebook.handmade_messages import Message
+from sessionization.notebook.tour import Message
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
 
 SHORT_RUN, LONG_RUN = "8s", "12s"

@@ -15,7 +15,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.files import write_atomically
-from sessionization.notebook.handmade_messages import Message
+from sessionization.notebook.tour import Message
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, Table

@@ -13,11 +13,11 @@ from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 ROOT = Path(__file__).parents[2]
 NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 SHOWN = {
-    "01_tour": (6, 2),
+    "01_tour": (5, 2),
     "02_sessionize": (1, 0),
     "03_query_sessions": (6, 6),
     "04_inspect_state": (5, 3),
-    "05_compare_runs": (2, 1),
+    "05_compare_runs": (4, 1),
     "06_predict_remaining": (2, 2),
 }
 """The number of pictures and of tables that each notebook shows; a picture that updates counts once."""

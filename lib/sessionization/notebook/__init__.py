@@ -1,1 +1,1 @@
-"""Functions that the notebooks call: pictures, the tour, the live view. Runs on Databricks and on a laptop."""
+"""What the notebooks call beside SQL and pandas. Runs on Databricks and on a laptop."""

@@ -1,23 +1,37 @@
-"""The job in a notebook: a task just runs it; a person also sees a live picture, and the run is limited in time."""
+"""The job in a notebook: a task just runs it; a person also sees a live chart, and the run is limited in time."""
 
+import contextlib
 import logging
+import threading
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor, wait
 from logging.handlers import RotatingFileHandler
-from typing import Any
+from typing import Any, Final
 
+import pandas as pd
+from py4j.protocol import Py4JError
+from pyspark.errors import PySparkException
+from pyspark.sql import SparkSession
+
+from sessionization.clock import utc, wall_clock_ms
 from sessionization.command_line.widgets import WidgetBar, is_run_by_a_job
 from sessionization.databricks import driver_log_folder
 from sessionization.job import sessionize_job
+from sessionization.job.sessionize_job import JobCallbacks
+from sessionization.job.summary import count_live_sessions
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.tables.location import TableLocation
 
+DEFAULT_RUN_MS: Final = 120_000
+"""The duration of a person's run without `run-for`, so that a closed window never leaves a stream running."""
 PROGRESS_LOG = "sessionize.log"
-MOST_BYTES, OLDER_FILES = 10_000_000, 3
-
-
-class _ProgressLog(RotatingFileHandler):
-    def handleError(self, record: logging.LogRecord) -> None:  # noqa: N802 - the name that logging gives
-        """Lose the line: the stream goes on."""
+_MOST_BYTES, _OLDER_FILES = 10_000_000, 3
+_MOST_POINTS, _MOST_NOTES = 900, 4
+_LIVE, _P50, _P99 = "live sessions", "heartbeats late by (ms), p50", "p99"
 
 
 def run_in_notebook(
@@ -31,23 +45,72 @@ def run_in_notebook(
     A task's progress goes to a file on the driver, which is rolled. A cell's output is limited, and a progress line
     every few seconds would reach the limit within days.
     """
-    if not is_run_by_a_job(widgets):
+    if is_run_by_a_job(widgets):
+        file = driver_log_folder() / PROGRESS_LOG
+        say(f"progress is in {file} on the driver")
+        log = RotatingFileHandler(file, maxBytes=_MOST_BYTES, backupCount=_OLDER_FILES, encoding="utf-8", delay=True)
+        sessionize_job.run_and_print_summary(settings, say, lambda line: log.emit(logging.makeLogRecord({"msg": line})))
+        return
+
+    def show(rows: pd.DataFrame, lines: list[str]) -> None:
+        import matplotlib.pyplot as plt
         from IPython.display import clear_output
 
-        from sessionization.notebook.live_view import run_and_show  # a task needs no plotting
-
-        def show(figure: Any, lines: list[str]) -> None:
-            clear_output(wait=True)
+        clear_output(wait=True)
+        if not rows.empty:
+            figure = rows.plot(subplots=[(_LIVE,), (_P50, _P99)], figsize=(9, 4))[0].figure
             display(figure)
-            say("\n".join(lines))
+            plt.close(figure)  # Jupyter shows what is open a second time at the end of a cell
+        say("\n".join(lines))
 
-        run_and_show(settings, show)
-        return
-    file = driver_log_folder() / PROGRESS_LOG
-    say(f"progress is in {file} on the driver")
-    log = _ProgressLog(file, maxBytes=MOST_BYTES, backupCount=OLDER_FILES, encoding="utf-8", delay=True)
+    run_and_show(settings, show)
 
-    def say_progress(line: str) -> None:
-        log.handle(logging.makeLogRecord({"msg": line}))
 
-    sessionize_job.run_and_print_summary(settings, say, say_progress)
+def run_and_show(
+    settings: SessionizeSettings, show: Callable[[pd.DataFrame, list[str]], None], every_s: float = 2.0
+) -> list[str]:
+    """Run the job, and every `every_s` seconds count live sessions, and show all counts since the start.
+
+    `show` replaces the chart and the lines below it; a row has the lateness of the newest heartbeats. The run ends
+    after `settings.run_for_ms`, or after `DEFAULT_RUN_MS` if that is not set. The notebook's stop button also ends it
+    gracefully.
+
+    Returns and raises what `run` does.
+    """
+    stop, rows = threading.Event(), deque[tuple[Any, ...]](maxlen=_MOST_POINTS)
+    notes, progress = dict[str, None](), deque[str](maxlen=1)  # each note once
+    lateness = deque[tuple[int | None, int | None]]([(None, None)], maxlen=1)
+    opened: list[tuple[SparkSession, TableLocation]] = []
+    if settings.run_for_ms is None:
+        notes[f"run-for is not set: this run stops after {DEFAULT_RUN_MS // 60_000} minutes"] = None
+        settings = settings.model_copy(update={"run_for_ms": DEFAULT_RUN_MS})
+
+    def listen(batch: BatchProgress) -> None:
+        if batch.query == SESSIONIZE and batch.lateness.p50_ms is not None:
+            lateness.append((batch.lateness.p50_ms, batch.lateness.p99_ms))
+
+    def chart() -> pd.DataFrame:
+        return pd.DataFrame(rows, columns=["time (UTC)", _LIVE, _P50, _P99]).set_index("time (UTC)").astype(float)
+
+    callbacks = JobCallbacks(
+        notes.setdefault, (listen,), lambda *where: opened.append(where), say_progress=progress.append
+    )
+    with ThreadPoolExecutor(1, thread_name_prefix="stream") as threads:
+        running = threads.submit(sessionize_job.run, settings, stop, callbacks)
+        try:
+            while not running.done():
+                try:
+                    wait([running], every_s)
+                    # A table may be changing, or the engine may have ended: then the run itself reports the error.
+                    with contextlib.suppress(PySparkException, Py4JError, OSError):
+                        for where in opened:
+                            rows.append((utc(wall_clock_ms()), count_live_sessions(*where), *lateness[0]))
+                    show(chart(), [*list(notes)[-_MOST_NOTES:], *progress])
+                except KeyboardInterrupt:
+                    stop.set()
+        finally:
+            # An error of the chart must not leave a stream running.
+            stop.set()
+    summary = running.result()
+    show(chart(), [*notes, *summary])  # the notes may still matter
+    return summary

@@ -9,8 +9,7 @@ from collections import defaultdict
 from importlib.resources import files
 from typing import Final, NamedTuple
 
-from matplotlib.figure import Figure
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.backfill.backfill_job import default_limits
@@ -18,9 +17,7 @@ from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
-from sessionization.notebook import timeline
-from sessionization.notebook.core_replay import replay_devices
-from sessionization.notebook.table_charts import device_changes
+from sessionization.notebook.tour import replay_devices
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
@@ -31,7 +28,6 @@ from sessionization.spark.tables.views import session_view_sql
 FILE_NAME: Final = "sample_evening.jsonl.gz"
 RULES: Final = Rules(session_timeout_ms=HOUR_MS)
 """The defaults but for the timeout, which fits the short games of this studio."""
-_EVERY_MS = 1_000
 
 
 class SampleMessage(NamedTuple):
@@ -69,7 +65,7 @@ def open_sample(spark: SparkSession) -> str:
         device_id, event = unpack_event(row.event)
         events[device_id].append(event)
     until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
-    changes = replay_devices(events, RULES, every_ms=_EVERY_MS, until_ms=until_ms)
+    changes = replay_devices(events, RULES, until_ms)
     output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
     session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
     columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
@@ -81,40 +77,3 @@ def open_sample(spark: SparkSession) -> str:
     sessions = len({(change["device_id"], change["session_id"]) for change in changes})
     span = " to ".join(f"{utc(message.ingested_ms):%H:%M}" for message in (sample[0], sample[-1]))
     return f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {sessions:,} sessions"
-
-
-def effects_of_dirt(spark: SparkSession) -> DataFrame:
-    """What the messages with each kind of dirt did: `dirt`, `messages`, `effects` (each with how often).
-
-    A message at which no change was emitted has the effect "none": here, each repeat.
-    """
-    return spark.sql(
-        """
-        WITH caused AS (
-          SELECT device_id, ingested_at,
-                 concat_ws(', ', sort_array(collect_list(
-                   concat(coalesce(end_reason, change), if(revision > 0, ' (correction)', ''))))) AS effect
-          FROM session_changes WHERE ingested_at IS NOT NULL GROUP BY device_id, ingested_at
-        ), effects AS (
-          SELECT dirt, coalesce('in quarantine: ' || reason, effect, 'none') AS effect, count(*) AS messages
-          FROM messages LEFT JOIN caused USING (device_id, ingested_at)
-          WHERE dirt IS NOT NULL GROUP BY ALL
-        )
-        SELECT dirt, sum(messages) AS messages,
-               concat_ws('; ', transform(sort_array(collect_list(struct(-messages AS n, effect))),
-                                         one -> concat(-one.n, ' x ', one.effect))) AS effects
-        FROM effects GROUP BY dirt ORDER BY dirt
-        """
-    )
-
-
-def story_of_device(spark: SparkSession, device_id: str) -> Figure:
-    """Draw a device's sessions, and its messages at their arrival."""
-    bars = timeline.bars_of(row.asDict() for row in device_changes(spark, device_id).collect())
-    messages = spark.table("messages").where(F.col("device_id") == F.lit(device_id)).where("reason IS NULL")
-    arrivals = [
-        (">" if row.is_start else "<", row.at_ms)
-        for row in messages.select("is_start", F.unix_millis("ingested_at").alias("at_ms")).collect()
-    ]
-    title = f"{len(arrivals)} messages of {device_id} make {timeline.summary(bars)}"
-    return timeline.draw([timeline.DeviceTimeline(device_id, "", bars, arrivals)], title)

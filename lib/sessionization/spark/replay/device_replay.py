@@ -1,4 +1,4 @@
-"""Replay one device's history through the core: its micro-batches and timers, without heartbeats."""
+"""Replay one device's history through the core: its micro-batches and timers, with or without heartbeats."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -17,6 +17,7 @@ class DeviceReplay:
     grid: Grid
     rules: Rules
     clock: MicroBatchClock
+    heartbeats: bool = False
     changes: list[Change] = field(default_factory=list)
     _sessions: dict[int, SessionState] = field(default_factory=dict)
     _timers_ms: set[int] = field(default_factory=set)
@@ -36,12 +37,13 @@ class DeviceReplay:
     def idle(self, before_ms: int) -> None:
         """Fire the timers of the micro-batches before an instant.
 
-        While a session is live, a timer fires once per heartbeat. Timers that would only emit a heartbeat are skipped:
-        each would set the next one, up to the first instant at which an entry times out or expires.
+        While a session is live, a timer fires once per heartbeat. Without heartbeats, timers that would only emit one
+        are skipped: each would set the next one, up to the first instant at which an entry times out or expires.
         """
         while self._timers_ms:
             timer_ms = min(self._timers_ms)
-            if timer_ms < before_ms and any(isinstance(entry, Live) for entry in self._sessions.values()):
+            may_skip = timer_ms < before_ms and not self.heartbeats
+            if may_skip and any(isinstance(entry, Live) for entry in self._sessions.values()):
                 skipped_to_ms = self.grid.at_or_before(min(self._relevant_ms(), before_ms))
                 if skipped_to_ms > timer_ms:
                     self._timers_ms = {skipped_to_ms, *(other for other in self._timers_ms if other > skipped_to_ms)}
@@ -64,10 +66,12 @@ class DeviceReplay:
         first_ms = min(self._timers_ms, default=now_ms + 1)
         if first_ms > now_ms:
             return
-        if self._sessions and self._relevant_ms() <= now_ms:
+        if self._sessions and (self.heartbeats or self._relevant_ms() <= now_ms):
             outcome = on_timer(self._sessions, Firing.from_timer(first_ms, now_ms, self.grid), self.rules)
             self._sessions = outcome.sessions
-            self.changes += (change for change in outcome.changes if change.kind is not ChangeKind.HEARTBEAT)
+            self.changes += (
+                change for change in outcome.changes if self.heartbeats or change.kind is not ChangeKind.HEARTBEAT
+            )
         needed_ms = next_timer_ms(self._sessions.values(), now_ms, self.grid, self.rules)
         self._timers_ms = {timer_ms for timer_ms in self._timers_ms if timer_ms > now_ms}
         if needed_ms is not None:
@@ -75,17 +79,23 @@ class DeviceReplay:
 
 
 def replay(
-    micro_batches: Iterable[tuple[int, list[Event]]], grid: Grid, rules: Rules, clock: MicroBatchClock
+    micro_batches: Iterable[tuple[int, list[Event]]],
+    grid: Grid,
+    rules: Rules,
+    clock: MicroBatchClock,
+    *,
+    heartbeats: bool = False,
 ) -> list[Change]:
-    """The changes of a device's sessions without heartbeats, in the order in which they happened.
+    """The changes of a device's sessions, in the order in which they happened.
 
     Args:
         micro_batches: the clock and the events of each micro-batch that has events of the device, ascending.
         grid: the grid of the device's grouping key.
         rules: the rules in force.
         clock: the clock of all micro-batches; timers fire up to the last one.
+        heartbeats: whether they are among the changes.
     """
-    device = DeviceReplay(grid, rules, clock)
+    device = DeviceReplay(grid, rules, clock, heartbeats)
     for now_ms, events in micro_batches:
         device.micro_batch(now_ms, events)
     device.idle(clock.until_ms + 1)

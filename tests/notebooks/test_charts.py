@@ -1,0 +1,111 @@
+"""The charts of the notebooks: of handmade rows, of the sample evening, and of tables without rows."""
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("mlflow", reason="Matplotlib and MLflow are not installed: make notebooks installs them")
+
+import matplotlib.pyplot as plt
+import pandas as pd
+from pyspark.sql import SparkSession
+
+from sessionization.core.events import EndReason
+from sessionization.errors import ConfigurationError
+from sessionization.notebook import sample_evening, tour
+from sessionization.notebook.charts import draw_sessions
+from sessionization.notebook.notebook_tables import use_tables
+from sessionization.ops.state_reader import StateReader
+from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.spark.tables.location import TableLocation
+from sessionization_laptop import laptop_notebook
+from sessionization_simulator.dirt_kinds import DirtKind
+from tests.notebooks.workspace_cells import run_notebook
+from tests.support.headless import ROOT, SHOWN
+from tests.support.notebook_cells import read_cells
+from tests.support.settings import settings_of
+from tests.support.warehouse import empty_tables
+from tests.support.wire import REASONS
+from tools.sample_evening import make
+
+pytestmark = pytest.mark.job
+
+
+def test_the_chart_of_sessions_has_a_bar_for_each_with_what_happened_to_it() -> None:
+    changes, messages = tour.through_core()
+    live = changes[(changes["session_id"] != 1) | (changes["change"] != "ended")]
+    draw_sessions(live, messages)
+    axes = plt.gca()
+    assert [label.get_text() for label in axes.get_yticklabels()] == [
+        "console-1, session 1", "pc-2, session 2", "pc-2, session 3", "console-3, session 5", "pc-4, session 4",
+        "pc-5, session 6",
+    ]  # fmt: skip
+    assert len(axes.collections) == 5, "an orphaned End has no bar"
+    assert {text.get_text() for text in axes.get_legend().get_texts()} == {
+        "live", "reported", "timed_out", "orphaned", "heartbeat", "end before its correction",
+        "Start comes", "End comes",
+    }  # fmt: skip
+    plt.close("all")
+
+
+def test_the_sessions_of_the_tour_end_as_its_notebook_says() -> None:
+    changes, _ = tour.through_core()
+    assert tour.last_ends(changes).to_dict() == {
+        ("console-1", 1): "reported",
+        ("console-3", 5): "timed_out",
+        ("pc-2", 2): "reported",
+        ("pc-2", 3): "timed_out",
+        ("pc-4", 4): "reported",
+        ("pc-5", 6): "orphaned",
+    }
+    corrected = changes[(changes["session_id"] == 2) & (changes["change"] == "ended")]
+    assert corrected["revision"].tolist() == [0, 1]
+    assert set(changes[changes["change"] == "heartbeat"]["device_id"]) == {"console-1", "pc-2", "console-3"}
+
+
+@pytest.mark.parametrize("name", ["03_query_sessions", "04_inspect_state", "05_compare_runs"])
+def test_a_notebook_over_tables_without_rows_says_so(
+    spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
+) -> None:
+    folder = tmp_path / "an evening"
+    empty_tables(spark, TableLocation(folder), owner="nobody")
+    sessions = (
+        "device_id string, session_id bigint, status string, partition int, opened_at timestamp, since_at timestamp, "
+        "started_at timestamp"
+    )
+    timers = "grouping_key string, due_at timestamp, partition int"
+    monkeypatch.setattr(StateReader, "sessions", lambda self: self.spark.createDataFrame([], sessions))
+    monkeypatch.setattr(StateReader, "timers", lambda self: self.spark.createDataFrame([], timers))
+    monkeypatch.setattr(laptop_notebook, "set_up", lambda: None)
+    given = {"warehouse": str(folder), "checkpoints": str(folder), "stores": f"sqlite:///{tmp_path / 'none.db'}"}
+    shown = run_notebook(name, spark, given)
+    assert (shown["Figure"], shown["table"]) == (0, 0)
+    said = capsys.readouterr().out
+    assert said.count("no rows yet") + said.count("no change yet") >= SHOWN[name][0]
+
+
+def test_a_folder_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match=r"does not hold session_changes, .*start it first"):
+        use_tables(spark, settings_of(TableLocationSettings, warehouse=tmp_path))
+
+
+def test_the_file_of_the_sample_is_what_the_simulator_makes() -> None:
+    assert sample_evening.read_sample() == make()
+
+
+def test_the_sample_has_every_kind_of_dirt_and_each_has_its_effect(spark: SparkSession) -> None:
+    said = sample_evening.open_sample(spark)
+    assert said == "865 messages from 20:00 to 21:59 UTC, 89 devices, 431 sessions"
+    ends = spark.sql("SELECT end_reason, count(*) AS n FROM sessions GROUP BY 1").collect()
+    assert {row.end_reason for row in ends} == set(EndReason)
+    query = next(cell.source for cell in read_cells(ROOT / "notebooks" / "01_tour.ipynb") if cell.magic == "%sql")
+    effects: dict[str, Any] = {}
+    for row in spark.sql(query).collect():
+        effects.setdefault(row.dirt, {})[row.effect] = row.messages
+    assert effects.keys() == set(DirtKind) - {DirtKind.LOST_START, DirtKind.LOST_END}
+    assert effects["repeat"] == {"none": 12}
+    assert effects["end_before_start"] == {"reported, started": 6, "reported, started, superseded": 2}
+    assert effects["overlap"] == {"started, superseded": 3}
+    assert effects["late_end"] == {"reported": 2, "reported (correction)": 1}
+    assert all(list(effects[reason]) == [f"in quarantine: {reason}"] for reason in REASONS)
