@@ -7,7 +7,7 @@ pytest.importorskip("matplotlib", reason="Matplotlib is not installed: make note
 
 from sessionization.core.events import EndReason
 from sessionization.notebook import sample_evening, table_charts
-from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.dirt import DirtKind
 from tests.support.wire import REASONS
 from tools.sample_evening import make
 
