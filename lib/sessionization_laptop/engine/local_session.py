@@ -20,11 +20,7 @@ from sessionization.errors import SetupError
 from sessionization.session_conf import COMPACTION_CONF
 from sessionization.stop_signals import preserve_interrupt_handler
 from sessionization_laptop.engine.class_archive import archive_options
-from sessionization_laptop.engine.environment import (
-    has_room_for_sockets,
-    nameless_user,
-    own_environment,
-)
+from sessionization_laptop.engine.environment import own_environment
 from sessionization_laptop.engine.jars import jar_paths
 
 SHORT_LIVED_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
@@ -35,6 +31,8 @@ again. The third option selects the cheapest garbage collector on few cores: 10 
 MERGE.
 """
 
+_LONGEST_SOCKET_FOLDER = 64
+"""A socket's path has at most 107 bytes, and Spark's names for them have 42 and a slash."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -60,8 +58,6 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}" '
         f'"-Djava.io.tmpdir={temporary}" {archive_options()}'
     )
-    if (user := nameless_user()) is not None:
-        java_options += f' "-Duser.home={temporary}"'  # it would be "?"
     settings = {
         "spark.master": "local[*]",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -88,7 +84,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.adaptive.enabled": "false",
         # Otherwise PySpark makes five more calls per column, to send its line of Python, which errors now lack.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets(temporary)).lower(),
+        "spark.python.unix.domain.socket.enabled": str(len(os.fsencode(temporary)) <= _LONGEST_SOCKET_FOLDER).lower(),
         # The default one renames by Hadoop's FileContext, which starts eight processes `readlink` for each file.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -102,9 +98,6 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         jvm = _start_jvm(settings, log_file.with_suffix(".out"))
         # Delta names its files, and reads the names, with the digits of the locale.
         jvm.java.util.Locale.setDefault(jvm.java.util.Locale.US)
-        if user is not None:
-            users = jvm.org.apache.hadoop.security.UserGroupInformation
-            users.setLoginUser(users.createRemoteUser(user))
         if _PARTITIONS not in given:  # Java counts the processors of the container and of the affinity
             cores = jvm.java.lang.Runtime.getRuntime().availableProcessors()
             settings = {_PARTITIONS: str(cores)} | settings
