@@ -159,10 +159,6 @@ class HadoopPath:
         if not is_deleted and not missing_ok:
             raise FileNotFoundError(errno.ENOENT, "there is no such file", self.uri)
 
-    def rmdir(self) -> None:
-        """Delete the folder; raises `OSError` where it holds something."""
-        self.unlink(missing_ok=True)
-
     def remove_tree(self) -> None:
         """Delete the folder with everything in it; does nothing where it does not exist."""
         with self._open_storage() as (storage, path):

@@ -39,9 +39,9 @@ def test_kafka_option_may_be_given_several_times() -> None:
     [
         ("hunter2", "is not KEY=VALUE: write it as in kafka.security.protocol=SASL_SSL"),
         ("minPartitions=env:", "minPartitions refers to nothing: write minPartitions=env:NAME or "),
-        ("security.protocol=SSL", "security.protocol is not one to set here: write an option of the Kafka client"),
-        ("kafka.bootstrap.servers=x:1", "kafka.bootstrap.servers is not one to set here"),
-        ("startingOffsets=latest", "startingOffsets is not one to set here"),
+        ("security.protocol=SSL", "security.protocol is unknown: write an option of the Kafka client"),
+        ("kafka.bootstrap.servers=x:1", "kafka.bootstrap.servers is set by the job"),
+        ("startingOffsets=latest", "startingOffsets is unknown"),
         ("kafka.ssl.truststore.Password=hunter2", "kafka.ssl.truststore.Password is a secret"),
         ("kafka.ssl.key.password=hunter2", "kafka.ssl.key.password is a secret, and others can read a command line"),
         ("kafka.sasl.jaas.config=hunter2", "kafka.sasl.jaas.config is a secret"),

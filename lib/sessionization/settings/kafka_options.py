@@ -98,11 +98,13 @@ def check_client_options(given: object) -> dict[str, str]:
     texts = [f"{name}={value}" for name, value in given.items()] if isinstance(given, Mapping) else given
     options = parse_kafka_options(map(str, texts))
     for name in options:
-        is_known = name.startswith("kafka.") or name in _SOURCE_OPTIONS
-        if name.lower() in _SET_BY_THE_JOB or not is_known:
+        if name.lower() in _SET_BY_THE_JOB:
+            msg = f"{name} is set by the job (the brokers by --bootstrap-servers): leave it out"
+            raise ValueError(msg)
+        if not name.startswith("kafka.") and name not in _SOURCE_OPTIONS:
             msg = (
-                f"{name} is not one to set here: write an option of the Kafka client with 'kafka.' before it, or "
-                f"one of {', '.join(_SOURCE_OPTIONS)}"
+                f"{name} is unknown: write an option of the Kafka client with 'kafka.' before it, or one of "
+                f"{', '.join(_SOURCE_OPTIONS)}"
             )
             raise ValueError(msg)
     return options

@@ -37,8 +37,8 @@ _REFUSALS = (
     (
         r"PKIX path|token endpoint|retrieving token|AWS IAM Credentials|Unable to load credentials|"
         r"(?:Sasl|Ssl)\w*Exception|\w*(?:Authentication|Authorization)Exception",
-        "does not let this job read {topic} ({cause}): check the --kafka-option values for security, and the topic's "
-        "permissions (docs/kafka.md)",
+        "does not let this job read {topic} ({cause}): check kafka.sasl.jaas.config, certificates (kafka.ssl.*) and "
+        "the topic's permissions (docs/kafka.md)",
     ),
     (
         r"No resolvable bootstrap urls|Invalid url in bootstrap",
