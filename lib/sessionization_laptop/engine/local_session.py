@@ -19,7 +19,7 @@ from pyspark.sql import SparkSession
 from sessionization.errors import SetupError
 from sessionization.session_conf import COMPACTION_CONF
 from sessionization.stop_signals import preserve_interrupt_handler
-from sessionization_laptop.engine.class_archive import archive_options
+from sessionization_laptop.engine import ENGINE_FOLDER
 from sessionization_laptop.engine.environment import own_environment
 from sessionization_laptop.engine.jars import jar_paths
 
@@ -30,6 +30,14 @@ Without the second option the JVM reserves too little memory for compiled code, 
 again. The third option selects the cheapest garbage collector on few cores: 10 to 20 % less CPU time until the first
 MERGE.
 """
+
+CLASS_ARCHIVE = ENGINE_FOLDER / "classes.jsa"
+"""An archive of the classes that Spark and Delta load: a JVM starts with about a third less CPU time.
+
+`make test` writes it; without it engines start as Java does. A JVM ignores an archive of another Java or of other jars.
+"""
+SILENT = "-Xlog:disable -Xlog:all=error:stderr"
+"""Otherwise the JVM warns of each class that it cannot archive, and of an archive that it ignores."""
 
 _LONGEST_SOCKET_FOLDER = 64
 """A socket's path has at most 107 bytes, and Spark's names for them have 42 and a slash."""
@@ -56,8 +64,10 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     # Spark matches an error's text with a recursive regular expression, which needs a large stack for a long text.
     java_options = (
         f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}" '
-        f'"-Djava.io.tmpdir={temporary}" {archive_options()}'
+        f'"-Djava.io.tmpdir={temporary}"'
     )
+    if CLASS_ARCHIVE.is_file():
+        java_options += f' "-XX:SharedArchiveFile={CLASS_ARCHIVE}" -Xshare:auto {SILENT}'
     settings = {
         "spark.master": "local[*]",
         "spark.driver.bindAddress": "127.0.0.1",
