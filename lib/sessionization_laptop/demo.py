@@ -46,11 +46,11 @@ QUERIES = (
     (
         "Which sessions are live, and when did they last beat?",
         "SELECT platform, device_id, session_id, beat, heartbeat_age_ms\n"
-        "FROM live_sessions ORDER BY started_at LIMIT 5",
+        "FROM live_sessions ORDER BY started_at LIMIT 3",
     ),
     (
         "What was refused, and why?",
-        "SELECT reason, count(*) AS messages FROM quarantine GROUP BY reason ORDER BY messages DESC",
+        "SELECT reason, count(*) AS messages FROM quarantine GROUP BY reason ORDER BY messages DESC LIMIT 5",
     ),
 )
 
@@ -106,7 +106,6 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
 
 def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any], picture: Path | None) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
-    os.environ.setdefault("MLFLOW_TRACKING_URI", f"sqlite:///{folder.absolute() / 'mlflow.db'}")
     console, view = Console(), LiveView()
     settings = SessionizeSettings.model_validate(
         {
@@ -160,6 +159,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         with stop_on_signals() as stop, Live(view, console=console, refresh_per_second=4, transient=True):
             summary = run(settings, stop, JobCallbacks(say, (), opened, stopped, say_progress))
     finally:
+        is_over.set()
         simulation.terminate()
         simulation.wait()
     console.print(*summary_lines(summary), sep="\n", highlight=False, markup=False)
@@ -180,6 +180,6 @@ def answers(spark: SparkSession, console: Console) -> list[Table]:
     tables = []
     for question, query in QUERIES:
         table = as_table(spark.sql(query), console)
-        table.title, table.title_justify = question, "left"
+        table.title, table.title_justify, table.box = question, "left", None
         tables.append(table)
     return tables
