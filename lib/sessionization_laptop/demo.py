@@ -19,6 +19,8 @@ from rich.live import Live
 from rich.panel import Panel
 from rich.table import Table
 
+from sessionization.errors import ConfigurationError
+from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.job.summary import summary_lines
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -85,8 +87,15 @@ def demo(folder: Path, simulate: Path, source: Source, picture: Path | None = No
 
     `simulate` is the simulator's script. The tables stay in `folder`/warehouse; a second demo continues with them.
     `picture` is a file for the last live view before the stop, as SVG.
+
+    Raises `ConfigurationError` where `folder` cannot be written, as in a read-only checkout.
     """
-    folder.mkdir(parents=True, exist_ok=True)
+    try:
+        folder.mkdir(parents=True, exist_ok=True)
+        refuse_unwritable(folder)
+    except OSError as error:
+        msg = f"--folder {folder} cannot be written ({error.strerror}): give another (make: DEMO=FOLDER)"
+        raise ConfigurationError(msg) from error
     with _prepared_source(source, folder) as (sink_options, source_settings):
         _run_demo(folder, [simulate, *sink_options], source_settings, picture)
 

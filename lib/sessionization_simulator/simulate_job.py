@@ -56,8 +56,12 @@ class FileSink:
         self._fleet = fleet
         self._number = 0
         self._run = f"{utc(now_ms).strftime('%Y%m%dT%H%M%S')}.{now_ms % 1_000:03d}Z"
-        for stream in STREAMS:
-            (output / stream.name).mkdir(parents=True, exist_ok=True)
+        try:
+            for stream in STREAMS:
+                (output / stream.name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f"--output {output} cannot be written ({error.strerror}): give another"
+            raise ConfigurationError(msg) from error
 
     def write(self, messages: Messages) -> None:
         """Write one file per stream that has messages."""
@@ -85,8 +89,8 @@ def simulate(
     `now_ms` is the start instant of the run, by default the wall clock's. The same settings and start instant give
     the same files, byte for byte. In Kafka they give the same messages, and the same order for each device.
 
-    Raises `ConfigurationError` when the brokers or the topics cannot be used, `DeliveryError` when the brokers do not
-    take messages any more, and `OSError` when the output folder cannot be written.
+    Raises `ConfigurationError` when the output folder, the brokers or the topics cannot be used, and `DeliveryError`
+    when the brokers do not take messages any more.
     """
     run = _Run(settings, wall_clock_ms() if now_ms is None else now_ms, report or say_on_stderr("simulate"))
     return run.play(stop or threading.Event())

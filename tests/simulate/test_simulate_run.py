@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from sessionization.errors import ConfigurationError
 from tests.simulate.simulated import NOW_MS, STREAMS, Written, contents, play, written
 from tests.support.job import SIMULATE, environment
 
@@ -133,6 +134,12 @@ def test_a_rate_gives_exactly_its_number_of_events_and_most_in_the_middle(tmp_pa
         thirds[(line.at_ms - (NOW_MS - 60_000)) // 20_000] += 1
     assert thirds[1] > 1.5 * thirds[0]
     assert thirds[1] > 1.5 * thirds[2]
+
+
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pc_sessions").touch()
+    with pytest.raises(ConfigurationError, match=rf"^--output {tmp_path} cannot be written \(File exists\): give"):
+        play(tmp_path)
 
 
 def test_a_signal_ends_the_process_with_code_0_after_the_current_file(tmp_path: Path) -> None:
