@@ -69,7 +69,7 @@ def test_topics_get_the_lines_of_the_files_in_the_order_of_each_device(broker: B
 @pytest.mark.parametrize(
     ("option", "topic", "refusal"),
     [
-        ("debug=broker", "no_sessions", "has no topic no_sessions: create it"),
+        ("client.id=tests", "no_sessions", "has no topic no_sessions: create it"),
         ("linger.ms=soon", "pc_sessions", r"cannot be used .*: correct it"),
     ],
 )
