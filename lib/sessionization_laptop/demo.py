@@ -61,7 +61,7 @@ _TOPIC_PARTITIONS = 2
 
 
 @dataclass
-class LiveView:
+class DemoView:
     """What a terminal shows while the job runs: its newest progress, the answers to `QUERIES`, and its notes."""
 
     progress: str = "no micro-batch yet"
@@ -115,7 +115,7 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
 
 def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[str, Any], picture: Path | None) -> None:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", SHORT_LIVED_JVM_OPTIONS)
-    console, view = Console(), LiveView()
+    console, view = Console(), DemoView()
     settings = SessionizeSettings.model_validate(
         {
             "source": source_settings,

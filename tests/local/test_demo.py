@@ -8,7 +8,7 @@ from rich.console import Console
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
-from sessionization_laptop.demo import QUERIES, LiveView, answers
+from sessionization_laptop.demo import QUERIES, DemoView, answers
 from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.spark
 
 def test_the_live_view_answers_each_question_and_its_picture_loads_no_font(spark: SparkSession, tmp_path: Path) -> None:
     create_views(spark, empty_tables(spark, TableLocation(tmp_path), owner="test"))
-    view = LiveView(answers=answers(spark, Console(width=80)))
+    view = DemoView(answers=answers(spark, Console(width=80)))
     picture = view.picture()
     assert picture.startswith("<svg")
     assert all(question.split()[-1] in picture for question, _ in QUERIES)
