@@ -6,10 +6,10 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage
-from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.dirt import DirtKind
+from sessionization_simulator.evening import in_order
 from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.message_schedule import in_order
-from sessionization_simulator.message_text import by_stream, chunks
+from sessionization_simulator.message_text import by_stream, keyed_texts
 from sessionization_simulator.simulate_job import evening_and_dirt
 from sessionization_simulator.simulate_settings import SimulateSettings
 
@@ -25,16 +25,15 @@ def make() -> list[SampleMessage]:
     """Play the evening; the same version of the simulator gives the same messages."""
     settings = SimulateSettings.model_validate(_SETTINGS)
     plan = settings.plan()
-    fleet, end_ms = Fleet(plan.devices, settings.console_share, settings.seed), _BEGIN_MS + plan.duration_ms
+    fleet, end_ms = Fleet(plan.devices, settings.seed), _BEGIN_MS + plan.duration_ms
     evening, dirt = evening_and_dirt(settings, fleet, _BEGIN_MS, _BEGIN_MS)
     messages = in_order(dirt.apply(evening.play(end_ms)), "deliver_ms")
     messages = messages[messages["deliver_ms"] < end_ms]
     sample = []
     for stream, of_stream in by_stream(messages, fleet):
-        lines = b"".join(chunks(of_stream, fleet, stream.device_field)).split(b"\n")[:-1]
         sample += [
-            SampleMessage(stream.name, int(message["deliver_ms"]), _DIRT_BY_CODE.get(int(message["dirt"])), line)
-            for message, line in zip(of_stream, lines, strict=True)
+            SampleMessage(stream.name, int(message["deliver_ms"]), _DIRT_BY_CODE.get(int(message["dirt"])), text)
+            for message, (_, text) in zip(of_stream, keyed_texts(of_stream, fleet, stream), strict=True)
         ]
     return sorted(sample, key=lambda message: message.ingested_ms)
 

@@ -1,6 +1,5 @@
 """A single-node Apache Kafka broker in a child process, for tests and the demo."""
 
-import atexit
 import os
 import random
 import signal
@@ -8,7 +7,7 @@ import socket
 import subprocess
 import time
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack, suppress
+from contextlib import suppress
 from pathlib import Path
 from typing import Self
 
@@ -69,7 +68,7 @@ class Broker:
     It listens on 127.0.0.1 only. `stop` and `kill` leave the records, and the next `start` continues with them.
 
     On Linux the kernel kills the broker when the thread that started it ends, even by SIGKILL. So start it from a
-    thread that lives as long as the broker is needed, such as the main one. Elsewhere it ends when Python exits.
+    thread that lives as long as the broker is needed, such as the main one.
     """
 
     def __init__(self, folder: Path, config: Mapping[str, str] | None = None) -> None:
@@ -109,15 +108,12 @@ class Broker:
         self._folder.mkdir(parents=True, exist_ok=True)
         log_position = self.log_file.stat().st_size if self.log_file.exists() else 0
         self._write_settings()
-        with ExitStack() as on_failure:
-            on_failure.callback(self.kill)
-            if not (self._folder / "log" / "meta.properties").exists():
-                arguments = ("format", "--cluster-id", _CLUSTER, "--config", "server.properties")
-                process = self._launch("kafka.tools.StorageTool", *arguments)
-                self._wait_until(process, lambda: process.poll() == 0)
-            process = self._launch("kafka.Kafka", "server.properties")
-            self._wait_until(process, lambda: _READY in self._logged_since(log_position))
-            on_failure.pop_all()
+        if not (self._folder / "log" / "meta.properties").exists():
+            arguments = ("format", "--cluster-id", _CLUSTER, "--config", "server.properties")
+            process = self._launch("kafka.tools.StorageTool", *arguments)
+            self._wait_until(process, lambda: process.poll() == 0)
+        process = self._launch("kafka.Kafka", "server.properties")
+        self._wait_until(process, lambda: _READY in self._logged_since(log_position))
 
     def stop(self) -> None:
         """Shut the broker down with SIGTERM, and kill it after 10 s."""
@@ -161,7 +157,6 @@ class Broker:
 
     def _launch(self, main_class: str, *arguments: str) -> subprocess.Popen[bytes]:
         class_path = os.pathsep.join(str(path) for path in jar_paths("broker"))
-        atexit.register(self.kill)
         with self.log_file.open("ab") as log:
             self._process = subprocess.Popen(
                 [java_executable(), *_JVM, "-cp", class_path, main_class, *arguments],
@@ -183,6 +178,7 @@ class Broker:
             if is_reached():
                 return
             if code is not None or time.monotonic() > deadline_s:
+                self.kill()
                 outcome = f"did not start in {_READY_S} s" if code is None else f"ended with code {code} while starting"
                 msg = f"the Kafka broker {outcome}: see why at the end of {self.log_file}"
                 raise SetupError(msg)
@@ -196,13 +192,11 @@ class Broker:
     def _signal_and_wait(self, signal_number: signal.Signals) -> None:
         if self._process is not None:
             self._process.send_signal(signal_number)
-            try:
+            with suppress(subprocess.TimeoutExpired):
                 self._process.wait(_STOP_S)
-            except subprocess.TimeoutExpired:
-                self._process.kill()
-                self._process.wait()
+            self._process.kill()
+            self._process.wait()
         self._process = None
-        atexit.unregister(self.kill)
 
 
 def _free_ports() -> tuple[int, int]:

@@ -4,7 +4,6 @@ A notebook's first cell calls `set_up`; on Databricks that cell does nothing. On
 notebooks use are here. They behave as in a workspace: a widget retains its value, an unknown widget is an error.
 """
 
-import html
 import json
 import os
 import re
@@ -15,12 +14,12 @@ from typing import Any
 
 from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
 from sessionization.spark.engine.error_text import root_cause
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization_laptop.notebook_folders import INPUT, WIDGETS_FILE, notebook_tables_folder
+from sessionization_laptop.print_query import as_text
 
 MOST_ROWS = 1_000
 """The most rows that `display` shows."""
@@ -158,14 +157,6 @@ def _teach_sql(shell: Any, spark: SparkSession) -> None:
 
 
 def _html_table(rows: DataFrame) -> str:
-    # Spark formats the values, as in a workspace: instants in UTC, maps and structs in full.
-    numbered = rows.toDF(*map(str, range(len(rows.columns))))
-    texts = numbered.select(*(F.col(name).cast("string") for name in numbered.columns))
-    fetched = texts.limit(MOST_ROWS + 1).collect()
-    head = "".join(f"<th style='text-align:left'>{html.escape(name)}</th>" for name in rows.columns)
-    body = "".join(
-        "<tr>" + "".join(f"<td style='text-align:left'>{html.escape(value or '')}</td>" for value in row) + "</tr>"
-        for row in fetched[:MOST_ROWS]
-    )
-    more = f"<p>the first {MOST_ROWS:,} rows</p>" if len(fetched) > MOST_ROWS else ""
-    return f"<table><thead><tr>{head}</tr></thead><tbody>{body}</tbody></table>{more}"
+    fetched = as_text(rows).limit(MOST_ROWS).toPandas().fillna("")
+    fetched.columns = rows.columns
+    return str(fetched.to_html(index=False, justify="left"))

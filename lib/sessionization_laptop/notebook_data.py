@@ -6,17 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
-from pyspark.sql import SparkSession
-
 from sessionization.command_line.parser import run as run_main
 from sessionization.command_line.parser import say_on_stderr
-from sessionization.core.events import Platform
-from sessionization.files import write_atomically
 from sessionization.ml.runs import EXPERIMENT
-from sessionization.notebook.tour import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization_laptop.notebook_folders import INPUT, WIDGETS_FILE, notebook_data_folder, write_widget_values
 from sessionization_simulator.simulate_job import simulate
@@ -25,7 +18,6 @@ from sessionization_simulator.simulate_settings import SimulateSettings
 RUNS = ({"rules": {"heartbeat": "5s"}}, {"rules": {"heartbeat": "2s"}, "pace": {"trigger": "500ms"}})
 """The settings that differ between the two runs, so that there is something to compare."""
 _EVENING = {"session_length": "12m", "past": "1h", "duration": "2h", "dirt": 0.08}
-_MOST_LATE = 20
 _PROG = "notebook-data"
 _say = say_on_stderr(_PROG)
 
@@ -44,10 +36,10 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
     (folder / INPUT).mkdir(parents=True, exist_ok=True)
     # One session for both runs, and the same players during both.
     with (
-        job_session(folder / "engine.log") as spark,
+        job_session(folder / "engine.log"),
         players(SimulateSettings.model_validate(_EVENING | {"output": folder / INPUT, "live": live})),
     ):
-        for number, differing_settings in enumerate(RUNS):
+        for differing_settings in RUNS:
             settings = SessionizeSettings.model_validate(
                 {
                     "source": {"input": folder / INPUT},
@@ -58,34 +50,14 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
                     **differing_settings,
                 }
             )
-            if number:
-                _write_late_ends(spark, folder)
             run(settings, threading.Event(), JobCallbacks(_say))
     write_widget_values(folder, heartbeat="5s")
-
-
-def _write_late_ends(spark: SparkSession, folder: Path) -> None:
-    """Write the Ends of some sessions that count as superseded, so that the tables contain corrections."""
-    superseded = TableLocation(folder / "warehouse").read(spark.read, SESSIONS).where("end_reason = 'superseded'")
-    columns = ("device_id", "session_id", "platform", "unix_millis(started_at) AS started_ms", "duration_ms")
-    rows = superseded.selectExpr(*columns).orderBy("device_id", "session_id").limit(_MOST_LATE).collect()
-    for number, row in enumerate(rows, 1):
-        at_ms = row.started_ms + row.duration_ms * number // (len(rows) + 1)
-        message = Message(row.device_id, row.session_id, is_start=False, at_ms=at_ms, platform=Platform(row.platform))
-        write_atomically(folder / INPUT / message.stream / f"late-{number}.json", message.line())
 
 
 def play_evening(output: Path) -> None:
     """Let simulated devices play into `output` in the background, as the job `simulate` does in a workspace."""
     settings = {"output": output, "live": 80, "session_length": "60s", "duration": "180s", "dirt": 0.1, "seed": 2}
     _start_players(SimulateSettings.model_validate(settings), threading.Event())
-
-
-def _start_players(settings: SimulateSettings, stop: threading.Event) -> threading.Thread:
-    options = {"stop": stop, "report": lambda _: None}
-    thread = threading.Thread(target=simulate, args=(settings,), kwargs=options, daemon=True)
-    thread.start()
-    return thread
 
 
 @contextmanager
@@ -98,6 +70,13 @@ def players(settings: SimulateSettings) -> Iterator[None]:
     finally:
         stop.set()
         thread.join()
+
+
+def _start_players(settings: SimulateSettings, stop: threading.Event) -> threading.Thread:
+    options = {"stop": stop, "report": lambda _: None}
+    thread = threading.Thread(target=simulate, args=(settings,), kwargs=options, daemon=True)
+    thread.start()
+    return thread
 
 
 def _main() -> int:

@@ -1,11 +1,8 @@
 """Run SQL over a warehouse folder, and print the rows."""
 
-import os
-import time
-from collections.abc import Sequence
-
 from pyspark.errors import PySparkException
-from pyspark.sql import Row
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
 from rich.console import Console
 from rich.table import Table
 from rich.text import Text
@@ -31,37 +28,35 @@ def print_query(warehouse: AnyPath, sql: str, rows: int) -> None:
     if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
         msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
         raise ConfigurationError(msg)
-    # PySpark converts instants into the time zone of the process.
-    os.environ["TZ"] = "UTC"
-    time.tzset()
+    console = Console()
     with job_session(depends_on=TIME_ZONE_CONF) as spark:
         try:
             create_views(spark, location)
-            result = spark.sql(sql).limit(rows).collect()
+            table = as_table(spark.sql(sql).limit(rows), console)
         except PySparkException as error:
             names = ", ".join(sorted((*(table.name for table in TABLES), *VIEWS)))
             msg = f"--sql: {root_cause(str(error))} (tables and views: {names})"
             raise ConfigurationError(msg) from error
-    console = Console()
-    console.print(as_table(result, console))
+    console.print(table)
 
 
-def as_table(rows: Sequence[Row], console: Console) -> Table:
+def as_text(rows: DataFrame) -> DataFrame:
+    """Every value as Spark writes it: times in UTC, maps and structs in full. The columns are numbered from 0."""
+    numbered = rows.toDF(*map(str, range(len(rows.columns))))  # a name may be there twice
+    return numbered.select(*(F.col(name).cast("string") for name in numbered.columns))
+
+
+def as_table(rows: DataFrame, console: Console) -> Table:
     """The rows as a table; where that is too wide for the console, one column after the other, row by row."""
-    table = Table()
-    for name in rows[0].__fields__ if rows else ("(no rows)",):
-        table.add_column(name)
-    for row in rows:
-        table.add_row(*map(_text, row))
+    texts = [[Text(value or "") for value in row] for row in as_text(rows).collect()]
+    table = Table(*rows.columns)
+    for row in texts:
+        table.add_row(*row)
     if console.measure(table, options=console.options.update(max_width=_WIDEST)).maximum <= console.width:
         return table
     records = Table("column", "value", show_header=False)
-    for row in rows:
-        for name, value in zip(row.__fields__, row, strict=True):
-            records.add_row(name, _text(value))
+    for row in texts:
+        for name, text in zip(rows.columns, row, strict=True):
+            records.add_row(name, text)
         records.add_section()
     return records
-
-
-def _text(value: object) -> Text:
-    return Text("" if value is None else str(value))

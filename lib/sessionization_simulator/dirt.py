@@ -1,15 +1,21 @@
-"""Faults of messages on their way: late, lost or repeated ones, and clocks that are off."""
+"""What goes wrong: the kinds of dirt, and the late, lost or repeated messages and wrong clocks among them."""
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Iterable
+from enum import StrEnum
 
 import numpy as np
-import numpy.typing as npt
 
 from sessionization.durations import DAY_MS, HOUR_MS
-from sessionization_simulator.dirt_kinds import CLEAN, DirtKind
-from sessionization_simulator.evening import matching_ends, new_lengths_ms, session_ids
+from sessionization_simulator.evening import (
+    Messages,
+    concatenate,
+    matching_ends,
+    new_lengths_ms,
+    session_ids,
+    with_fields,
+)
 from sessionization_simulator.fleet import Integers
-from sessionization_simulator.message_schedule import Messages, concatenate, with_fields
 
 _SECOND_MS = 1_000
 _MINUTE_MS = 60_000
@@ -23,6 +29,49 @@ _FUTURE_MS = (2 * HOUR_MS, 2 * DAY_MS)
 _TOO_OLD_MS = (8 * DAY_MS, 30 * DAY_MS)
 
 
+class DirtKind(StrEnum):
+    """One way for an event to go wrong; the names of the last nine are quarantine reasons."""
+
+    REPEAT = "repeat"
+    """The message arrives once more, later."""
+    LATE_END = "late_end"
+    """The End arrives minutes after it happened."""
+    END_BEFORE_START = "end_before_start"
+    """The Start arrives after its End."""
+    OVERLAP = "overlap"
+    """The device opens another session before this one is over."""
+    LOST_START = "lost_start"
+    """The Start never arrives."""
+    LOST_END = "lost_end"
+    """The End never arrives."""
+    SKEWED_CLOCK = "skewed_clock"
+    """The event time is off by up to five minutes, which the rules tolerate."""
+    LOCAL_TIME = "local_time"
+    """The event time has another offset than Z; the instant is the same."""
+    ODD_OPTIONAL = "odd_optional"
+    """An optional field is null, empty or of a wrong type."""
+    OVERSIZED = "oversized"
+    MALFORMED_JSON = "malformed_json"
+    MISSING_DEVICE_ID = "missing_device_id"
+    MISSING_SESSION_ID = "missing_session_id"
+    MISSING_EVENT_TIME = "missing_event_time"
+    UNKNOWN_EVENT = "unknown_event"
+    EVENT_TIME_IN_FUTURE = "event_time_in_future"
+    EVENT_TIME_TOO_OLD = "event_time_too_old"
+    NEGATIVE_FOREGROUND = "negative_foreground"
+
+    @property
+    def code(self) -> int:
+        """A small number for arrays; 0 (`CLEAN`) marks an event without dirt."""
+        return CLEAN + 1 + list(DirtKind).index(self)
+
+
+CLEAN = 0
+
+_START_ONLY = {DirtKind.END_BEFORE_START, DirtKind.OVERLAP, DirtKind.LOST_START}
+_END_ONLY = {DirtKind.LATE_END, DirtKind.LOST_END, DirtKind.NEGATIVE_FOREGROUND}
+
+
 class Dirt:
     """Changes a fraction of the events; each gets one kind of dirt, drawn evenly from the kinds that fit it."""
 
@@ -32,64 +81,64 @@ class Dirt:
         """`ends_ms` is the end of the simulated span; messages that would come after it are left out."""
         kinds = tuple(kinds)
         self._share = share
-        self._start_codes = np.array([kind.code for kind in kinds if kind.applies_to_starts], np.int8)
-        self._end_codes = np.array([kind.code for kind in kinds if kind.applies_to_ends], np.int8)
+        self._codes_by_is_end = {
+            False: np.array([kind.code for kind in kinds if kind not in _END_ONLY], np.int8),
+            True: np.array([kind.code for kind in kinds if kind not in _START_ONLY], np.int8),
+        }
         self._session_length_ms = session_length_ms
         self._ends_ms = ends_ms
         self._rng = rng
-        # The other kinds concern the text of a message; `malformed` writes those.
-        self._change_by_kind: dict[DirtKind, Callable[[Messages], Messages]] = {
-            DirtKind.REPEAT: self._repeat,
-            DirtKind.LATE_END: self._late_end,
-            DirtKind.END_BEFORE_START: self._end_before_start,
-            DirtKind.OVERLAP: self._overlap,
-            DirtKind.LOST_START: self._lose_start,
-            DirtKind.LOST_END: self._lose_end,
-            DirtKind.SKEWED_CLOCK: self._skew_clock,
-            DirtKind.EVENT_TIME_IN_FUTURE: self._in_future,
-            DirtKind.EVENT_TIME_TOO_OLD: self._too_old,
-        }
-        self.lost = {DirtKind.LOST_START: 0, DirtKind.LOST_END: 0}
-        """The number of lost messages so far; the other kinds are counted from the messages themselves."""
+        self.counts = Counter[DirtKind]()
+        """How many events have got each kind so far, those whose message is lost included."""
 
     def apply(self, messages: Messages) -> Messages:
         """Return the messages to deliver instead of the valid `messages`, in no particular order.
 
-        A kind that concerns the text of a message is only noted in the field `dirt`.
+        A kind that concerns the text of a message is only noted in the field `dirt`: `malformed` writes it.
         """
         if not self._share or not len(messages):
             return messages
         messages = messages.copy()
         is_dirty = self._rng.random(len(messages)) < self._share
-        self._assign_kinds(messages, is_dirty & ~messages["is_end"], self._start_codes)
-        self._assign_kinds(messages, is_dirty & messages["is_end"], self._end_codes)
-        dirty = messages["dirt"] != CLEAN
-        parts = [messages[~dirty]]
-        messages = messages[dirty]
+        for is_end, codes in self._codes_by_is_end.items():
+            is_chosen = is_dirty & (messages["is_end"] == is_end)
+            if is_chosen.any() and len(codes):
+                messages["dirt"][is_chosen] = self._rng.choice(codes, np.count_nonzero(is_chosen))
+        parts = [messages[messages["dirt"] == CLEAN]]
         for kind in DirtKind:
             of_kind = messages[messages["dirt"] == kind.code]
             if len(of_kind):
-                parts.append(self._change_by_kind[kind](of_kind) if kind in self._change_by_kind else of_kind)
+                self.counts[kind] += len(of_kind)
+                parts.append(self._changed(of_kind, kind))
         return concatenate(*parts)
 
-    def _assign_kinds(self, messages: Messages, is_chosen: npt.NDArray[np.bool_], codes: npt.NDArray[np.int8]) -> None:
-        count = np.count_nonzero(is_chosen)
-        if count and len(codes):
-            messages["dirt"][is_chosen] = self._rng.choice(codes, count)
-
-    def _repeat(self, messages: Messages) -> Messages:
-        repeats = self._delayed(messages, _MEAN_REPEAT_MS)
-        return concatenate(with_fields(messages, dirt=CLEAN), repeats)
-
-    def _late_end(self, messages: Messages) -> Messages:
-        return self._delayed(messages, _MEAN_LATENESS_MS)
-
-    def _end_before_start(self, messages: Messages) -> Messages:
-        ends_in_time = messages["ends_ms"] < self._ends_ms
-        after_end = with_fields(messages[ends_in_time], deliver_ms=messages["ends_ms"][ends_in_time])
-        return concatenate(
-            self._delayed(after_end, _MEAN_START_AFTER_END_MS), with_fields(messages[~ends_in_time], dirt=CLEAN)
-        )
+    def _changed(self, messages: Messages, kind: DirtKind) -> Messages:  # noqa: PLR0911 - one per kind
+        match kind:
+            case DirtKind.REPEAT:
+                return concatenate(with_fields(messages, dirt=CLEAN), self._delayed(messages, _MEAN_REPEAT_MS))
+            case DirtKind.LATE_END:
+                return self._delayed(messages, _MEAN_LATENESS_MS)
+            case DirtKind.END_BEFORE_START:
+                ends_in_time = messages["ends_ms"] < self._ends_ms
+                after_end = with_fields(messages[ends_in_time], deliver_ms=messages["ends_ms"][ends_in_time])
+                others = with_fields(messages[~ends_in_time], dirt=CLEAN)
+                return concatenate(self._delayed(after_end, _MEAN_START_AFTER_END_MS), others)
+            case DirtKind.OVERLAP:
+                return self._overlap(messages)
+            case DirtKind.LOST_START | DirtKind.LOST_END:
+                return messages[:0]
+            case DirtKind.SKEWED_CLOCK:
+                direction = self._rng.choice(np.array([-1, 1]), len(messages))
+                return with_fields(
+                    messages, at_ms=messages["at_ms"] + direction * self._between(_SKEW_MS, len(messages))
+                )
+            case DirtKind.EVENT_TIME_IN_FUTURE:
+                # After the whole span: at a pace above real-time the span ends now, and the message is ingested now.
+                return with_fields(messages, at_ms=self._ends_ms + self._between(_FUTURE_MS, len(messages)))
+            case DirtKind.EVENT_TIME_TOO_OLD:
+                return with_fields(messages, at_ms=messages["at_ms"] - self._between(_TOO_OLD_MS, len(messages)))
+            case _:
+                return messages
 
     def _overlap(self, messages: Messages) -> Messages:
         """Open a second session on the device at a random instant of the first."""
@@ -107,25 +156,6 @@ class Dirt:
         return concatenate(
             with_fields(messages, dirt=CLEAN), starts, with_fields(matching_ends(starts, self._rng), dirt=CLEAN)
         )
-
-    def _lose_start(self, messages: Messages) -> Messages:
-        self.lost[DirtKind.LOST_START] += len(messages)
-        return messages[:0]
-
-    def _lose_end(self, messages: Messages) -> Messages:
-        self.lost[DirtKind.LOST_END] += len(messages)
-        return messages[:0]
-
-    def _skew_clock(self, messages: Messages) -> Messages:
-        direction = self._rng.choice(np.array([-1, 1]), len(messages))
-        return with_fields(messages, at_ms=messages["at_ms"] + direction * self._between(_SKEW_MS, len(messages)))
-
-    def _in_future(self, messages: Messages) -> Messages:
-        # After the whole span: at a pace above real-time the span ends now, and the message is ingested now.
-        return with_fields(messages, at_ms=self._ends_ms + self._between(_FUTURE_MS, len(messages)))
-
-    def _too_old(self, messages: Messages) -> Messages:
-        return with_fields(messages, at_ms=messages["at_ms"] - self._between(_TOO_OLD_MS, len(messages)))
 
     def _delayed(self, messages: Messages, mean_ms: int) -> Messages:
         delays_ms = 1 + self._rng.exponential(mean_ms, len(messages)).astype(np.int64)

@@ -1,12 +1,32 @@
-"""The model of an evening: it decides which device starts and ends which session, and when."""
+"""The model of an evening: it decides which device starts and ends which session, and when. Messages are arrays."""
 
 import math
+from dataclasses import dataclass
+from typing import Any, Literal
 
 import numpy as np
+import numpy.typing as npt
 
 from sessionization_simulator.fleet import Devices, Habits, Integers
-from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule, concatenate, no_messages
-from sessionization_simulator.simulate_settings import LoadPlan
+
+Messages = npt.NDArray[np.void]
+"""An array of `MESSAGE`."""
+
+MESSAGE = np.dtype(
+    [
+        ("deliver_ms", np.int64),
+        ("at_ms", np.int64),
+        ("ends_ms", np.int64),
+        ("session_id", np.int64),
+        ("foreground_s", np.int64),
+        ("device", np.int32),
+        ("dirt", np.int8),
+        ("is_end", np.bool_),
+        ("has_foreground", np.bool_),
+        ("has_account", np.bool_),
+    ]
+)
+"""One message: `at_ms` is its event time, `ends_ms` the end of its session, `dirt` the code of a `DirtKind`."""
 
 # Standard deviation of the logarithm of a session's length: half of the sessions are shorter than 0.6 of the mean,
 # one in fifty is longer than 4.7 times the mean.
@@ -18,6 +38,18 @@ _STEPS_PER_SPAN = 8
 _ACCOUNT_SHARE = 0.95
 _FOREGROUND_SHARE = 0.95
 _LEAST_IN_FOREGROUND = 0.7
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPlan:
+    """The complete load. `live` is the mean number of live sessions; with `holds_live`, the constant number."""
+
+    devices: int
+    rate: float
+    live: float
+    holds_live: bool
+    session_length_ms: float
+    duration_ms: int
 
 
 class Evening:
@@ -76,10 +108,7 @@ class Evening:
         return math.floor(self._plan.rate * (passed_s - _SWING * duration_s / (2 * math.pi) * math.sin(phase)))
 
     def _open(self, devices: Devices, until_ms: int) -> Messages:
-        count = len(devices)
-        if not count:
-            return no_messages()
-        rng = self._rng
+        count, rng = len(devices), self._rng
         starts = np.zeros(count, MESSAGE)
         starts["device"] = devices
         starts["session_id"] = session_ids(count, rng)
@@ -150,3 +179,53 @@ class _IdleDevices:
     def give_back(self, devices: Devices) -> None:
         self._devices[self._count : self._count + len(devices)] = devices
         self._count += len(devices)
+
+
+class Schedule:
+    """Messages that wait for the instant in one of their fields.
+
+    They lie in spans of time, so that a step does not scan millions that are due later.
+    """
+
+    def __init__(self, field: Literal["at_ms", "deliver_ms"], span_ms: int) -> None:
+        """`span_ms` is the length of a span; choose a few steps."""
+        self._field = field
+        self._span_ms = span_ms
+        self._by_span: dict[int, list[Messages]] = {}
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def add(self, messages: Messages) -> None:
+        self._count += len(messages)
+        ordered = in_order(messages, self._field)
+        spans, firsts = np.unique(ordered[self._field] // self._span_ms, return_index=True)
+        for span, part in zip(spans.tolist(), np.split(ordered, firsts[1:]), strict=False):
+            self._by_span.setdefault(span, []).append(part)
+
+    def take(self, until_ms: int) -> Messages:
+        """Take, in order, the messages due before `until_ms`; messages added later must not be due before it."""
+        spans = [span for span in self._by_span if span <= until_ms // self._span_ms]
+        waiting = concatenate(*(part for span in spans for part in self._by_span.pop(span)))
+        is_due = waiting[self._field] < until_ms
+        self._count -= len(waiting)
+        self.add(waiting[~is_due])
+        return in_order(waiting[is_due], self._field)
+
+
+def in_order(messages: Messages, field: str) -> Messages:
+    """Sort by one field; the sort is stable."""
+    return messages[np.argsort(messages[field], kind="stable")]
+
+
+def concatenate(*parts: Messages) -> Messages:
+    return np.concatenate(parts) if parts else np.empty(0, MESSAGE)
+
+
+def with_fields(messages: Messages, **fields: Any) -> Messages:
+    """Copy messages, and set some of their fields."""
+    copy = messages.copy()
+    for name, values in fields.items():
+        copy[name] = values
+    return copy

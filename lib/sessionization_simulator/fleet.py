@@ -8,16 +8,13 @@ import numpy.typing as npt
 
 from sessionization.durations import DAY_MS
 
-Text = npt.NDArray[np.uint8]
-"""Texts of equal width: one row of ASCII codes per text."""
-
 Devices = npt.NDArray[np.int32]
 """Device numbers, from 0."""
 
 Integers = npt.NDArray[np.int64]
 
-_HEX = np.frombuffer(b"0123456789abcdef", np.uint8)
 _DEVICES_PER_ACCOUNT = 1.25
+_CONSOLE_SHARE = 0.6
 
 HABIT, RHYTHM = 0.7, 0.28
 """Standard deviations of the logarithm of a session's length: between accounts, and over the day."""
@@ -34,23 +31,22 @@ class Fleet:
     """
 
     devices: int
-    console_share: float
     seed: int
 
-    def ids(self, devices: Devices) -> Text:
-        """Compute the device ids, all different."""
-        return self._texts(devices, 0)
+    def ids(self, devices: Devices) -> list[str]:
+        """Compute the device ids, all different: sixteen hexadecimal digits."""
+        return [f"{bits:016x}" for bits in self._mixed(devices, 0).tolist()]
 
-    def accounts(self, devices: Devices) -> Text:
+    def accounts(self, devices: Devices) -> list[str]:
         """Compute the account ids; a quarter of the accounts has two devices, such as a console and a PC."""
-        return self._texts(self._account_numbers(devices), 1)
+        return [f"{bits:016x}" for bits in self._mixed(self._account_numbers(devices), 1).tolist()]
 
     def account_shares(self, devices: Devices) -> npt.NDArray[np.float64]:
         """Compute a random-looking number in [0, 1) per account, which stays the same from run to run."""
         return self._mixed(self._account_numbers(devices), 2) / 2.0**64
 
     def are_consoles(self, devices: Devices) -> npt.NDArray[np.bool_]:
-        return devices < round(self.devices * self.console_share)
+        return devices < round(self.devices * _CONSOLE_SHARE)
 
     def _account_numbers(self, devices: Devices) -> Devices:
         accounts: Devices = devices % max(round(self.devices / _DEVICES_PER_ACCOUNT), 1)
@@ -60,11 +56,6 @@ class Fleet:
         """Compute 64 random-looking bits per number, different for different numbers."""
         start = np.random.default_rng([self.seed, series]).integers(0, 2**64, dtype=np.uint64)
         return _mix(numbers.astype(np.uint64) + start)
-
-    def _texts(self, numbers: Devices, series: int) -> Text:
-        """Compute sixteen hexadecimal digits per number, different for different numbers."""
-        mixed = self._mixed(numbers, series).astype(">u8").view(np.uint8).reshape(-1, 8)
-        return _HEX[np.stack((mixed >> 4, mixed & 15), axis=2).reshape(-1, 16)]
 
 
 @dataclass(frozen=True, slots=True)

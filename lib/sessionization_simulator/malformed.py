@@ -1,22 +1,22 @@
-"""Malformed lines for each quarantine reason that concerns the text, and unusual lines that are valid."""
+"""Malformed texts for each quarantine reason that concerns the text, and unusual texts that are valid."""
 
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import datetime, timedelta, timezone
 from typing import Any, Final
 
-from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.dirt import DirtKind
 
 Fields = Mapping[str, Any]
 
 _DEVICE_KEY: Final = "device"
 _ABSENT: Final = object()
-_STREAM_FIELDS = ("hostPcId", "openPsid")
 
 _OVER_256_CODE_POINTS = "x" * 257
 _OVER_64_KIB = "x" * (64 * 1024)
 _BEYOND_64_BITS = 2**63
 _TOO_DEEP_NESTING = 5_000
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
 _MINUTES_EAST = (-720, -480, -210, 0, 60, 120, 345, 540, 840)
 
 
@@ -74,40 +74,28 @@ _MALFORMED: Sequence[Callable[[bytes], bytes]] = (
 )
 
 
-def malform(line: bytes, kind: DirtKind, turn: int) -> bytes:
-    """Rewrite a valid line in one of the ways of `kind`; `turn`, any number from 0, selects the way.
+def to_text(fields: Fields, device_field: str, kind: DirtKind | None, turn: int) -> bytes:
+    """Write a message in one of the ways of `kind`; `turn`, any number from 0, selects the way.
 
-    A kind that does not concern the text of a line leaves it unchanged.
+    Without a kind, or with one that does not concern the text, it is valid.
 
-    >>> malform(b'{"appSessionId":7}', DirtKind.MISSING_SESSION_ID, 1)
+    >>> to_text({"appSessionId": 7}, "hostPcId", DirtKind.MISSING_SESSION_ID, 1)
     b'{"appSessionId":null}'
     """
+    if kind is None:
+        return _encoded(fields)
     if kind is DirtKind.MALFORMED_JSON:
-        return _MALFORMED[turn % len(_MALFORMED)](line)
+        return _MALFORMED[turn % len(_MALFORMED)](_encoded(fields))
     if kind is DirtKind.LOCAL_TIME:
-        return _in_local_time(line, _MINUTES_EAST[turn % len(_MINUTES_EAST)])
-    if kind in _REPLACEMENTS:
-        ways = _REPLACEMENTS[kind]
-        return _replace(line, ways[turn % len(ways)])
-    return line
+        zone = timezone(timedelta(minutes=_MINUTES_EAST[turn % len(_MINUTES_EAST)]))
+        at = datetime.fromisoformat(fields["timestamp"]).astimezone(zone)
+        return _encoded({**fields, "timestamp": at.isoformat(timespec="milliseconds")})
+    ways = _REPLACEMENTS.get(kind, ({},))
+    replaced = {**fields}
+    for name, value in ways[turn % len(ways)].items():
+        replaced[device_field if name == _DEVICE_KEY else name] = value
+    return _encoded({name: value for name, value in replaced.items() if value is not _ABSENT})
 
 
-def _replace(line: bytes, replacements: Fields) -> bytes:
-    fields = json.loads(line)
-    device_field = next((name for name in _STREAM_FIELDS if name in fields), _DEVICE_KEY)
-    for name, value in replacements.items():
-        fields[device_field if name == _DEVICE_KEY else name] = value
-    return _line({name: value for name, value in fields.items() if value is not _ABSENT})
-
-
-def _in_local_time(line: bytes, minutes_east: int) -> bytes:
-    fields = json.loads(line)
-    zone = timezone(timedelta(minutes=minutes_east))
-    fields["timestamp"] = (
-        datetime.fromisoformat(fields["timestamp"]).astimezone(zone).isoformat(timespec="milliseconds")
-    )
-    return _line(fields)
-
-
-def _line(fields: Fields) -> bytes:
-    return json.dumps(fields, separators=(",", ":")).encode()
+def _encoded(fields: Fields) -> bytes:
+    return _to_json(fields).encode()

@@ -1,30 +1,31 @@
-"""Play an evening into a sink at the chosen pace."""
+"""Play an evening into files or Kafka at the chosen pace."""
 
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
 
-from sessionization.clock import wall_clock_ms
+from sessionization.clock import utc, wall_clock_ms
 from sessionization.command_line.parser import say_on_stderr
 from sessionization.errors import ConfigurationError
+from sessionization.files import open_whole
 from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
-from sessionization_simulator.dirt import Dirt
-from sessionization_simulator.dirt_kinds import DirtKind
-from sessionization_simulator.evening import Evening
-from sessionization_simulator.file_sink import FileSink
+from sessionization_simulator.dirt import Dirt, DirtKind
+from sessionization_simulator.evening import Evening, Messages, Schedule, concatenate
 from sessionization_simulator.fleet import Fleet, Habits
-from sessionization_simulator.message_schedule import Messages, Schedule, concatenate
-from sessionization_simulator.simulate_settings import MAX, SimulateSettings
+from sessionization_simulator.message_text import STREAMS, by_stream, keyed_texts
+from sessionization_simulator.simulate_settings import SimulateSettings
 
 if TYPE_CHECKING:
     from sessionization_simulator.kafka_sink import KafkaSink
 
 _SECONDS_PER_REPORT = 5
+_KAFKA_INTERVAL_MS = 100
 _PAST_INTERVAL_MS = 60_000
 _INTERVALS_PER_SPAN = 8
 _LEAST_REPORTED_S = 1
@@ -43,6 +44,39 @@ class Summary:
     dirt: Mapping[DirtKind, int]
 
 
+class FileSink:
+    """Writes files `<output>/<stream>/<start of the run>-<number>.json`, in the order of their names.
+
+    A file appears complete (`open_whole`). Its ingest time is its modification time: the moment of writing, at every
+    pace.
+    """
+
+    def __init__(self, output: Path, fleet: Fleet, now_ms: int) -> None:
+        self._output = output
+        self._fleet = fleet
+        self._number = 0
+        self._run = f"{utc(now_ms).strftime('%Y%m%dT%H%M%S')}.{now_ms % 1_000:03d}Z"
+        try:
+            for stream in STREAMS:
+                (output / stream.name).mkdir(parents=True, exist_ok=True)
+        except OSError as error:
+            msg = f"--output {output} cannot be written ({error.strerror}): give another"
+            raise ConfigurationError(msg) from error
+
+    def write(self, messages: Messages) -> None:
+        """Write one file per stream that has messages."""
+        for stream, of_stream in by_stream(messages, self._fleet):
+            with open_whole(self._output / stream.name / f"{self._run}-{self._number:08d}.json", "xb") as file:
+                file.writelines(line + b"\n" for _, line in keyed_texts(of_stream, self._fleet, stream))
+        self._number += 1
+
+    def close(self) -> None:
+        """Do nothing: a file is complete as soon as it is written."""
+
+    def summary(self) -> str:
+        return f"files in {self._output}"
+
+
 def simulate(
     settings: SimulateSettings,
     *,
@@ -50,7 +84,7 @@ def simulate(
     stop: threading.Event | None = None,
     report: Say | None = None,
 ) -> Summary:
-    """Play one evening, and return when it is over, `settings.events` are written or `stop` is set.
+    """Play one evening, and return when it is over or `stop` is set.
 
     `now_ms` is the start instant of the run, by default the wall clock's. The same settings and start instant give
     the same files, byte for byte. In Kafka they give the same messages, and the same order for each device.
@@ -88,80 +122,53 @@ def evening_and_dirt(settings: SimulateSettings, fleet: Fleet, start_ms: int, no
 class _Run:
     def __init__(self, settings: SimulateSettings, now_ms: int, report: Say) -> None:
         self._began_s = self._reported_s = self._due_s = time.monotonic()
-        plan = settings.plan()
-        fleet = Fleet(plan.devices, settings.console_share, settings.seed)
-        self._settings = settings
+        plan, speed = settings.plan(), settings.speed
+        fleet = Fleet(plan.devices, settings.seed)
+        self._speed = speed
         self._sink = _open_sink(settings, fleet, now_ms)
         self._report = report
         # At a pace above real-time the evening starts in the past, so that it ends now.
-        past_ms = settings.past or max(plan.duration_ms - round(plan.duration_ms / settings.pace), 0)
+        past_ms = settings.past or max(plan.duration_ms - round(plan.duration_ms / speed), 0)
         self._start_ms = now_ms - past_ms
         # Only with --past a part of the evening is due before the run begins.
         self._paced_from_ms = now_ms if settings.past else self._start_ms
         self._ends_ms = self._start_ms + plan.duration_ms
-        self._interval_ms = self._simulated_ms(settings.file_interval)
+        interval_ms = settings.file_interval if settings.sink == "files" else _KAFKA_INTERVAL_MS
+        # Simulated time; at pace max both are equal.
+        self._interval_ms = max(round(interval_ms if speed == np.inf else interval_ms * speed), 1)
         self._evening, self._dirt = evening_and_dirt(settings, fleet, self._start_ms, now_ms)
         self._undelivered = Schedule("deliver_ms", _INTERVALS_PER_SPAN * self._interval_ms)
-        self._written_by_code = np.zeros(len(DirtKind) + 1, np.int64)
+        self._written = 0
 
     def play(self, stop: threading.Event) -> Summary:
         until_ms = self._start_ms
-        while not self._is_over(until_ms) and not stop.is_set():
-            from_ms, until_ms = until_ms, self._next_instant(until_ms)
-            for due_ms, messages in self._steps(self._arriving(until_ms), from_ms, until_ms):
-                self._wait_for(due_ms, stop)
-                if stop.is_set():
-                    break
-                self._sink.write(messages)
-                self._written_by_code += np.bincount(messages["dirt"], minlength=len(self._written_by_code))
-                self._report_progress()
+        while until_ms < self._ends_ms:
+            until_ms = self._next_instant(until_ms)
+            messages = self._arriving(until_ms)
+            self._wait_for(until_ms, stop)
+            if stop.is_set():
+                break
+            self._sink.write(messages)
+            self._written += len(messages)
+            self._report_progress()
         self._sink.close()
-        self._report(f"done: {self._progress_line()}, {self._sink.summary()}; {self._dirt_line()}")
-        return Summary(self._messages_written, self._evening.live, self._dirt_counts())
-
-    def _simulated_ms(self, wall_ms: int) -> int:
-        """Convert wall clock time to simulated time; at pace max both are equal."""
-        pace = self._settings.pace
-        return max(round(wall_ms if pace == MAX else wall_ms * pace), 1)
-
-    def _steps(self, arriving: Messages, from_ms: int, until_ms: int) -> Iterator[tuple[int, Messages]]:
-        """Divide an interval's messages into steps of the sink; yield each part with the instant when it is due."""
-        step_ms = self._sink.step_ms
-        if step_ms is not None and self._settings.pace != MAX:
-            begin = 0
-            for due_ms in range(from_ms + self._simulated_ms(step_ms), until_ms, self._simulated_ms(step_ms)):
-                end = int(np.searchsorted(arriving["deliver_ms"], due_ms))
-                yield due_ms, arriving[begin:end]
-                begin = end
-            arriving = arriving[begin:]
-        yield until_ms, arriving
-
-    def _is_over(self, at_ms: int) -> bool:
-        settings = self._settings
-        if settings.events is not None and self._messages_written == settings.events:
-            return True
-        # With --events alone the duration is only a guess.
-        return at_ms >= self._ends_ms and (settings.events is None or settings.duration is not None)
-
-    @property
-    def _messages_written(self) -> int:
-        return int(self._written_by_code.sum())
+        dirt = {kind: self._dirt.counts[kind] for kind in DirtKind}
+        listed = ", ".join(f"{kind} {count:,}" for kind, count in dirt.items() if count)
+        self._report(f"done: {self._progress_line()}, {self._sink.summary()}; dirt: {listed or 'none'}")
+        return Summary(self._written, self._evening.live, dirt)
 
     def _next_instant(self, at_ms: int) -> int:
         if at_ms < self._paced_from_ms:
             return min(at_ms + _PAST_INTERVAL_MS, self._paced_from_ms)
-        next_ms = at_ms + self._interval_ms
-        return next_ms if at_ms >= self._ends_ms else min(next_ms, self._ends_ms)
+        return min(at_ms + self._interval_ms, self._ends_ms)
 
     def _arriving(self, until_ms: int) -> Messages:
         """Take the messages that arrive before an instant; at the end also later ones of events that have happened."""
         self._undelivered.add(self._dirt.apply(self._evening.play(until_ms)))
         arriving = self._undelivered.take(until_ms)
-        if self._is_over(until_ms):
+        if until_ms >= self._ends_ms:
             late = self._undelivered.take(_NEVER_MS)
             arriving = concatenate(arriving, late[late["at_ms"] < self._ends_ms])
-        if self._settings.events is not None:
-            arriving = arriving[: self._settings.events - self._messages_written]
         return arriving
 
     def _wait_for(self, at_ms: int, stop: threading.Event) -> None:
@@ -169,8 +176,7 @@ class _Run:
 
         The past is due at once.
         """
-        elapsed_ms = max(at_ms - self._paced_from_ms, 0)
-        self._due_s = self._began_s + elapsed_ms / 1_000 / self._settings.pace
+        self._due_s = self._began_s + max(at_ms - self._paced_from_ms, 0) / 1_000 / self._speed
         stop.wait(max(self._due_s - time.monotonic(), 0))
 
     def _report_progress(self) -> None:
@@ -181,14 +187,7 @@ class _Run:
 
     def _progress_line(self) -> str:
         now_s = time.monotonic()
-        rate = self._messages_written / max(now_s - self._began_s, 1e-3)
-        line = f"{self._messages_written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
-        behind_s = 0.0 if self._settings.pace == MAX else now_s - self._due_s  # at pace max nothing is due
+        rate = self._written / max(now_s - self._began_s, 1e-3)
+        line = f"{self._written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
+        behind_s = 0.0 if self._speed == np.inf else now_s - self._due_s  # at pace max nothing is due
         return f"{line}, {behind_s:,.1f} s behind" if behind_s >= _LEAST_REPORTED_S else line
-
-    def _dirt_line(self) -> str:
-        counts = ", ".join(f"{kind} {count:,}" for kind, count in self._dirt_counts().items() if count)
-        return f"dirt: {counts or 'none'}"
-
-    def _dirt_counts(self) -> dict[DirtKind, int]:
-        return {kind: int(self._written_by_code[kind.code]) + self._dirt.lost.get(kind, 0) for kind in DirtKind}

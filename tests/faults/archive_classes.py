@@ -8,8 +8,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from sessionization_laptop.engine import ENGINE_FOLDER
-from sessionization_laptop.engine.class_archive import SILENT, archive_file
+from sessionization_laptop.engine.local_session import CLASS_ARCHIVE, SILENT
 from tests.support.checkpoints import last_committed
 from tests.support.evening import Evening
 from tests.support.harness import EVENING, FILES_PER_START, OPTIONS
@@ -20,7 +19,7 @@ _ARCHIVED_WITHIN_S = 300
 
 def main() -> None:
     """Let a job's queries write each of their tables; its JVM writes the archive as it ends."""
-    for older in ENGINE_FOLDER.glob("classes*.jsa"):  # a JVM does not read an archive and write one
+    for older in CLASS_ARCHIVE.parent.glob("classes*.jsa"):  # a JVM does not read an archive and write one
         older.unlink()
     with tempfile.TemporaryDirectory() as temporary:
         folder = Path(temporary)
@@ -33,11 +32,11 @@ def main() -> None:
             job.start()
             job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a MERGE", poll_s=0.2)
             assert job.terminate(_ARCHIVED_WITHIN_S) == 0, job.output_lines()
-        written = archive_file()
         if archive.exists():
-            shutil.move(archive, written)
-    size = f"{written.stat().st_size:,} bytes" if written.exists() else "no archive: this Java cannot write one"
-    sys.stderr.write(f"{written.name}: {size}\n")
+            shutil.move(archive, CLASS_ARCHIVE)
+    is_written = CLASS_ARCHIVE.exists()
+    size = f"{CLASS_ARCHIVE.stat().st_size:,} bytes" if is_written else "no archive: this Java cannot write one"
+    sys.stderr.write(f"{CLASS_ARCHIVE.name}: {size}\n")
 
 
 if __name__ == "__main__":

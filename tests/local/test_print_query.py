@@ -4,12 +4,11 @@ import io
 import os
 import subprocess
 import sys
-import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 from rich.console import Console
 
@@ -66,11 +65,13 @@ def run_query(warehouse: Path, sql: str, **environment: str) -> str:
 
 
 @pytest.mark.parametrize(("width", "lines"), [(80, 2 * 9 + 3), (200, 6)])
-def test_rows_too_wide_for_the_terminal_are_shown_one_column_below_the_other(width: int, lines: int) -> None:
+def test_rows_too_wide_for_the_terminal_are_shown_one_column_below_the_other(
+    spark: SparkSession, width: int, lines: int
+) -> None:
     names = [f"column_{number}" for number in range(9)]
-    row = Row(*names)(*(f"{name}-value" for name in names))
+    row = tuple(f"{name}-value" for name in names)
     console = Console(width=width, file=io.StringIO(), record=True)
-    console.print(as_table([row, row], console))
+    console.print(as_table(spark.createDataFrame([row, row], names), console))
     text = console.export_text()
     assert len(text.splitlines()) == lines
     assert all(text.count(f"{name}-value") == 2 for name in names)
@@ -89,8 +90,6 @@ def test_the_runbook_query_finds_the_session_with_a_missing_beat(
     warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
     monkeypatch.setenv("COLUMNS", "200")
-    monkeypatch.setenv("TZ", "UTC")
-    monkeypatch.setattr(time, "tzset", lambda: None)  # it would hold for all tests of this process
     text = (ROOT / "docs" / "runbook.md").read_text(encoding="utf-8")
     sql = text.split(RUNBOOK_SENTENCE)[1].split("```sql")[1].split("```")[0]
     print_query(warehouse, sql, rows=100)

@@ -8,8 +8,8 @@ import pytest
 pytest.importorskip("mlflow", reason="Matplotlib and MLflow are not installed: make notebooks installs them")
 
 import matplotlib.pyplot as plt
-import pandas as pd
 from pyspark.sql import SparkSession
+from sessionization_simulator.dirt_kinds import DirtKind
 
 from sessionization.core.events import EndReason
 from sessionization.errors import ConfigurationError
@@ -20,7 +20,6 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization_laptop import laptop_notebook
-from sessionization_simulator.dirt_kinds import DirtKind
 from tests.notebooks.workspace_cells import run_notebook
 from tests.support.headless import ROOT, SHOWN
 from tests.support.notebook_cells import read_cells

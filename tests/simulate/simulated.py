@@ -34,15 +34,11 @@ class Written:
 
     @cached_property
     def at_ms(self) -> int:
-        return at_ms(self.fields["timestamp"])
+        return round(datetime.fromisoformat(self.fields["timestamp"]).timestamp() * 1_000)
 
     @cached_property
     def is_end(self) -> bool:
         return bool(self.fields["eventId"] == "ApplicationSessionEndBi")
-
-
-def at_ms(timestamp: str) -> int:
-    return round(datetime.fromisoformat(timestamp).timestamp() * 1_000)
 
 
 def settings_of(output: Path, **options: Any) -> SimulateSettings:

@@ -7,15 +7,15 @@ from pathlib import Path
 
 import pytest
 
-from sessionization_simulator.dirt_kinds import DirtKind
-from sessionization_simulator.malformed import malform
+from sessionization_simulator.dirt import DirtKind
+from sessionization_simulator.malformed import to_text
 from tests.simulate.simulated import NOW_MS, Written, play, written
 from tests.support.wire import REASONS, read
 
-VALID = (
-    b'{"appSessionId":7,"eventId":"ApplicationSessionEndBi","psnAccountId":"a","hostPcId":"d",'
-    b'"timestamp":"2026-01-01T20:00:00.250Z","totalFgTime":9}'
-)
+VALID = {
+    "appSessionId": 7, "eventId": "ApplicationSessionEndBi", "psnAccountId": "a", "hostPcId": "d",
+    "timestamp": "2026-01-01T20:00:00.250Z", "totalFgTime": 9,
+}  # fmt: skip
 
 
 class DirtyEvenings:
@@ -52,7 +52,7 @@ def sessions_of(lines: list[Written]) -> dict[int, str]:
 @pytest.mark.parametrize("kind", DirtKind)
 def test_each_way_of_a_malformed_message_is_one_line_and_has_the_reason_of_its_name(kind: DirtKind) -> None:
     is_in_the_text = kind in REASONS and not kind.startswith("event_time_")
-    for line in {malform(VALID, kind, turn) for turn in range(30)}:
+    for line in {to_text(VALID, "hostPcId", kind, turn) for turn in range(30)}:
         found = read("pc_sessions", line, NOW_MS)
         assert (found if isinstance(found, str) else None) == (kind if is_in_the_text else None)
         assert line.strip()

@@ -1,25 +1,14 @@
-"""The model of an evening: session lengths, idle devices and the schedule of messages."""
+"""The model of an evening: session lengths, habits, idle devices and the schedule of messages."""
 
 from collections import Counter
 
 import numpy as np
 import pytest
 
-from sessionization_simulator.evening import Evening, new_lengths_ms, remaining_ms
-from sessionization_simulator.message_schedule import MESSAGE, Messages, Schedule
-from sessionization_simulator.simulate_settings import LoadPlan
+from sessionization_simulator.evening import MESSAGE, Evening, LoadPlan, Schedule, new_lengths_ms, remaining_ms
+from sessionization_simulator.fleet import HABIT, RHYTHM, Fleet, Habits
 
 START_MS = 1_000_000
-
-
-def messages_at(*instants_ms: int) -> Messages:
-    messages = np.zeros(len(instants_ms), MESSAGE)
-    messages["at_ms"] = instants_ms
-    return messages
-
-
-def take_times(schedule: Schedule, until_ms: int) -> list[int]:
-    return [int(at_ms) for at_ms in schedule.take(until_ms)["at_ms"]]
 
 
 def test_a_schedule_loses_no_message_however_far_apart_they_are() -> None:
@@ -27,12 +16,13 @@ def test_a_schedule_loses_no_message_however_far_apart_they_are() -> None:
     schedule = Schedule("at_ms", span_ms=50)
     added, out = [], []
     for step_ms in range(0, 2_000, 10):
-        instants_ms = step_ms + rng.integers(0, 500, 20)
-        added += instants_ms.tolist()
-        schedule.add(messages_at(*instants_ms))
-        out += take_times(schedule, step_ms + 10)
+        messages = np.zeros(20, MESSAGE)
+        messages["at_ms"] = step_ms + rng.integers(0, 500, 20)
+        added += messages["at_ms"].tolist()
+        schedule.add(messages)
+        out += schedule.take(step_ms + 10)["at_ms"].tolist()
         assert len(schedule) == len(added) - len(out)
-    out += take_times(schedule, 10_000)
+    out += schedule.take(10_000)["at_ms"].tolist()
     assert out == sorted(added)
 
 
@@ -83,3 +73,19 @@ def test_the_rate_of_an_evening_does_not_depend_on_the_length_of_its_files() -> 
         evening = Evening(plan, START_MS, np.random.default_rng(1))
         played = sum(len(evening.play(min(at_ms + cut_ms, 60_000) + START_MS)) for at_ms in range(0, 60_000, cut_ms))
         assert played == 6_000
+
+
+def test_habits_depend_on_account_and_hour_and_leave_mean_and_spread_of_all_lengths() -> None:
+    rng, mean_ms, count, hour_ms = np.random.default_rng(1), 2_700_000, 200_000, 3_600_000
+    fleet = Fleet(devices=5_000, seed=1)
+    devices, at_ms = rng.integers(0, 5_000, count).astype(np.int32), rng.integers(0, 7 * 24 * hour_ms, count)
+    lengths_ms = new_lengths_ms(count, mean_ms, rng)
+    changed_ms = Habits(fleet).apply(lengths_ms, devices, at_ms, mean_ms * np.exp(-0.5))
+    logs = np.log(changed_ms)
+    assert changed_ms.mean() == pytest.approx(mean_ms, rel=0.03)
+    assert logs.std() == pytest.approx(1, abs=0.02)
+    accounts, hours = devices % 4_000, at_ms // hour_ms % 24
+    assert (np.bincount(accounts, logs) / np.bincount(accounts)).std() == pytest.approx(HABIT, abs=0.03)
+    by_hour = np.bincount(hours, logs) / np.bincount(hours)
+    assert by_hour.argmax() in {19, 20}
+    assert by_hour.std() == pytest.approx(RHYTHM, abs=0.03)

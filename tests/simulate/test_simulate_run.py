@@ -1,7 +1,9 @@
 """The files of a simulated evening: their guarantees, and that a repeated run writes the same bytes."""
 
 import re
-import threading
+import signal
+import subprocess
+import sys
 import time
 from collections import defaultdict
 from pathlib import Path
@@ -9,8 +11,9 @@ from typing import Any
 
 import pytest
 
-from sessionization_simulator.simulate_job import simulate
-from tests.simulate.simulated import NOW_MS, STREAMS, Written, contents, play, settings_of, written
+from sessionization.errors import ConfigurationError
+from tests.simulate.simulated import NOW_MS, STREAMS, Written, contents, play, written
+from tests.support.job import SIMULATE, environment
 
 DIRTY: dict[str, Any] = {"rate": 100, "duration": "60s", "session_length": "10s", "dirt": 0.3}
 
@@ -23,18 +26,13 @@ def evening(tmp_path_factory: pytest.TempPathFactory) -> list[Written]:
     return written(output)
 
 
-def test_the_same_settings_and_instant_give_the_same_bytes(tmp_path: Path) -> None:
-    for name in ("one", "two"):
-        play(tmp_path / name, **DIRTY)
+def test_the_same_settings_and_instant_give_the_same_bytes_and_others_give_other_sessions(tmp_path: Path) -> None:
+    others: dict[str, dict[str, Any]] = {"one": {}, "two": {}, "seed": {"seed": 2}, "instant": {"now_ms": NOW_MS + 1}}
+    for name, other in others.items():
+        play(tmp_path / name, **DIRTY | other)
     assert contents(tmp_path / "one") == contents(tmp_path / "two")
-
-
-@pytest.mark.parametrize("other", [{"seed": 2}, {"now_ms": NOW_MS + 1}])
-def test_another_seed_or_instant_gives_other_sessions(tmp_path: Path, other: dict[str, Any]) -> None:
-    play(tmp_path / "one", **DIRTY | {"dirt": 0})
-    play(tmp_path / "two", **DIRTY | {"dirt": 0} | other)
-    one, two = ({line.fields["appSessionId"] for line in written(tmp_path / name)} for name in ("one", "two"))
-    assert not one & two
+    lines = [{line.line for line in written(tmp_path / name)} for name in ("one", "seed", "instant")]
+    assert all(len(lines[0] & other) < 10 for other in lines[1:]), "only lines such as null"
 
 
 def test_dirt_affects_some_messages_and_leaves_the_others_unchanged(tmp_path: Path) -> None:
@@ -138,52 +136,34 @@ def test_a_rate_gives_exactly_its_number_of_events_and_most_in_the_middle(tmp_pa
     assert thirds[1] > 1.5 * thirds[2]
 
 
-@pytest.mark.parametrize("options", [{"rate": 300}, {"live": 700}, {"live": 2_000}, {"rate": 100, "duration": "1h"}])
-@pytest.mark.parametrize("dirt", [0, 0.9])
-def test_a_run_stops_after_exactly_the_requested_events(tmp_path: Path, options: dict[str, Any], dirt: float) -> None:
-    assert play(tmp_path, events=1_111, dirt=dirt, **options).messages == 1_111
-    assert len(written(tmp_path)) == 1_111
+def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:
+    (tmp_path / "pc_sessions").touch()
+    with pytest.raises(ConfigurationError, match=rf"^--output {tmp_path} cannot be written \(File exists\): give"):
+        play(tmp_path)
 
 
-def test_a_second_run_replaces_no_file(tmp_path: Path) -> None:
-    for _ in range(3):
-        earlier = contents(tmp_path)
-        play(tmp_path, rate=50, duration="5s")
-        later = contents(tmp_path)
-        assert len(later) > len(earlier)
-        assert {path: later[path] for path in earlier} == earlier
-    assert all(path.endswith(".json") and "/." not in path for path in contents(tmp_path))
+def test_a_signal_ends_the_process_with_code_0_after_the_current_file(tmp_path: Path) -> None:
+    options = ("--live=200", "--session-length=1s", "--duration=1h", "--file-interval=50ms", f"--output={tmp_path}")
+    command = [sys.executable, str(SIMULATE), *options]
+    with subprocess.Popen(command, env=environment(), stderr=subprocess.PIPE, text=True) as process:
+        while not list(tmp_path.glob("*/*.json")):
+            assert process.poll() is None
+            time.sleep(0.05)
+        process.send_signal(signal.SIGTERM)
+        _, errors = process.communicate(timeout=20)
+    assert process.returncode == 0
+    assert errors.startswith("simulate: done: ")
+    assert errors.count("\n") == 1
+    assert all(path.endswith(".json") and text.endswith(b"\n") for path, text in contents(tmp_path).items())
 
 
-def test_a_stop_completes_the_current_file_and_reports_the_events_written(tmp_path: Path) -> None:
-    stop = threading.Event()
-    lines: list[str] = []
-    settings = settings_of(
-        tmp_path, live=500, session_length="1s", duration="1h", pace="real-time", file_interval="20ms"
-    )
-    threading.Timer(0.4, stop.set).start()
-    began_s = time.monotonic()
-    summary = simulate(settings, stop=stop, report=lines.append)
-    assert time.monotonic() - began_s < 5
-    assert 0 < summary.messages == len(written(tmp_path))
-    assert lines[-1].startswith(f"done: {summary.messages:,} events written")
-    assert all(path.endswith(".json") and "/." not in path for path in contents(tmp_path))
-    assert all(content.endswith(b"}\n") for content in contents(tmp_path).values())
-
-
-@pytest.mark.parametrize("pace", ["real-time", "4x", "0.5x"])
-def test_no_event_is_written_before_it_happens(tmp_path: Path, pace: str) -> None:
-    options = {"live": 50, "session_length": "1s", "file_interval": "50ms"}
-    duration_s = 2 if pace == "4x" else 0.5
+@pytest.mark.parametrize(("pace", "duration_s", "wall_s"), [("real-time", 0.5, 0.5), ("4x", 2, 0.5)])
+def test_no_event_is_written_before_it_happens(tmp_path: Path, pace: str, duration_s: float, wall_s: float) -> None:
     began_ms = time.time_ns() // 1_000_000
-    simulate(
-        settings_of(tmp_path, pace=pace, duration=f"{round(duration_s * 1_000)}ms", **options), report=lambda _: None
-    )
+    duration = f"{round(duration_s * 1_000)}ms"
+    play(tmp_path, now_ms=began_ms, pace=pace, duration=duration, live=50, session_length="1s", file_interval="50ms")
     took_s = time.time() - began_ms / 1_000
-    wall_s = duration_s / {"real-time": 1, "4x": 4, "0.5x": 0.5}[pace]
     assert wall_s <= took_s < wall_s + 2
-    lines = written(tmp_path)
-    for path in tmp_path.glob("*/*.json"):
-        last_ms = max(line.at_ms for line in lines if (line.stream, line.file) == (path.parent.name, path.name))
+    for line in written(tmp_path):
         # The kernel's clock for modification times advances only every few milliseconds.
-        assert last_ms <= path.stat().st_mtime * 1_000 + 10
+        assert line.at_ms <= (tmp_path / line.stream / line.file).stat().st_mtime * 1_000 + 10

@@ -17,7 +17,7 @@ from tests.support.tables import differences, read_tables
 
 RULES = Rules(heartbeat_ms=5_000)
 OPTIONS = ("--heartbeat=5s", "--archive-every=2s", "--rollup-every=2s")
-EVENING = {"events": 600, "rate": 20, "session_length": "10s", "dirt": 0.2, "file_interval": "1s"}
+EVENING = {"duration": "33s", "rate": 20, "session_length": "10s", "dirt": 0.2, "file_interval": "1s"}
 _TRIES = 3
 _FILES_AT_ONCE = 2
 _READ_WITHIN_S = 900

