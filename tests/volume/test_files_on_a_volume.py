@@ -121,7 +121,7 @@ def test_a_start_right_after_another_one_finds_the_copy_deleted_that_it_lists(vo
 def test_the_simulator_writes_whole_files(volume: Path, built: Path) -> None:
     script = (
         "import runpy, sys\n"
-        "sys.argv = ['simulate', f'--output={VOLUME}', '--events=50', '--devices=20', '--pace=max']\n"
+        "sys.argv = ['simulate', f'--output={VOLUME}', '--duration=10m', '--devices=20', '--pace=max']\n"
         f"runpy.run_path('{ROOT}/jobs/simulate.py', run_name='__main__')\n"
     )
     ended = run_on_volume(script, volume, built)
