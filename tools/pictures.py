@@ -7,6 +7,7 @@ import matplotlib as mpl
 import matplotlib.pyplot as plt
 from pyspark.sql import functions as F
 
+import sessionization_laptop  # noqa: F401 - tells the library how to start Spark on this machine
 from sessionization.notebook.charts import draw_sessions
 from sessionization.notebook.sample_evening import open_sample
 from sessionization.spark.engine.session import spark_session
