@@ -19,7 +19,6 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.engine.error_text import root_cause
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization_laptop.notebook_folders import INPUT, WIDGETS_FILE, notebook_tables_folder
-from sessionization_laptop.print_query import as_text
 
 MOST_ROWS = 1_000
 """The most rows that `display` shows."""
@@ -157,6 +156,8 @@ def _teach_sql(shell: Any, spark: SparkSession) -> None:
 
 
 def _html_table(rows: DataFrame) -> str:
+    from sessionization_laptop.print_query import as_text  # late: the widgets are used without its package `rich` too
+
     fetched = as_text(rows).limit(MOST_ROWS).toPandas().fillna("")
     fetched.columns = rows.columns
     return str(fetched.to_html(index=False, justify="left"))

@@ -9,7 +9,7 @@ pytest.importorskip("mlflow", reason="Matplotlib and MLflow are not installed: m
 
 import matplotlib.pyplot as plt
 from pyspark.sql import SparkSession
-from sessionization_simulator.dirt_kinds import DirtKind
+from sessionization_simulator.dirt import DirtKind
 
 from sessionization.core.events import EndReason
 from sessionization.errors import ConfigurationError
