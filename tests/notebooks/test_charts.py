@@ -9,7 +9,6 @@ pytest.importorskip("mlflow", reason="Matplotlib and MLflow are not installed: m
 
 import matplotlib.pyplot as plt
 from pyspark.sql import SparkSession
-from sessionization_simulator.dirt import DirtKind
 
 from sessionization.core.events import EndReason
 from sessionization.errors import ConfigurationError
@@ -20,6 +19,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization_laptop import laptop_notebook
+from sessionization_simulator.dirt import DirtKind
 from tests.notebooks.workspace_cells import run_notebook
 from tests.support.headless import ROOT, SHOWN
 from tests.support.notebook_cells import read_cells
