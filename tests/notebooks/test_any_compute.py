@@ -144,7 +144,7 @@ def test_missing_tables_are_named_without_a_jvm(outcomes: dict[str, Outcome], co
 @pytest.mark.parametrize(
     ("job", "says"),
     [
-        ("query", ["True"]),
+        ("query", ["true"]),
         ("inspect", ["the devices with the most entries"]),
         ("maintain", ["OPTIMIZE of session_changes is done", "VACUUM of sessions is done"]),
     ],

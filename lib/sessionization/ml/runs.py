@@ -51,7 +51,9 @@ def import_mlflow() -> Any:
     The store is the workspace, or MLflow's choice: `MLFLOW_TRACKING_URI`, or a SQLite file in the working folder.
     """
     if on_databricks():
-        os.environ.setdefault("MLFLOW_TRACKING_URI", "databricks")
+        store = os.environ.setdefault("MLFLOW_TRACKING_URI", "databricks")
+        if store != "databricks":  # there MLflow looks for models in the workspace, wherever the runs are
+            os.environ.setdefault("MLFLOW_REGISTRY_URI", store)
     os.environ.setdefault("MLFLOW_DISABLE_TELEMETRY", "true")
     os.environ.setdefault("MLFLOW_LOGGING_LEVEL", "WARNING")
     logging.getLogger("alembic").setLevel(logging.WARNING)
