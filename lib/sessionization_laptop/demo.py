@@ -35,7 +35,7 @@ from sessionization_laptop.print_query import as_table
 
 SECONDS = 60
 _HEARTBEAT = "10s"
-_REFRESH_S = 5
+_REFRESH_S = 10
 _WIDTH = 80
 
 QUERIES = (

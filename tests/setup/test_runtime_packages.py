@@ -18,6 +18,7 @@ from packaging.version import Version
 from sessionization.core.session_state import Rules
 from sessionization.job.stop_file import STOP_FILE
 from sessionization.spark.tables.schemas import SESSION_PREDICTIONS
+from sessionization_laptop.engine.java import java_home
 from tests.support.delta import read_table
 from tests.support.headless import SHOWN
 from tests.support.job import ROOT, SIMULATE, Job, environment, run_to_end
@@ -96,8 +97,8 @@ def played(mlflow_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     folder = tmp_path_factory.mktemp("lane")
     job = Job(folder, f"--heartbeat={HEARTBEAT_MS}ms", entry=(Path(__file__).with_name("lane_job.py"),))
     job.library = Path(f"{ROOT / 'lib'}{os.pathsep}{ROOT}")
-    job.variables = {"MLFLOW_TRACKING_URI": mlflow_server}
-    options = ("--live=20", "--session-length=5m", "--duration=1h", "--pace=max", "--file-interval=5m", "--dirt=0.05")
+    job.variables = {"MLFLOW_TRACKING_URI": mlflow_server, "JAVA_HOME": str(java_home())}  # the lane has no Java
+    options = ("--live=20", "--session-length=5m", "--duration=1h", "--pace=max", "--file-interval=5m", "--dirt=0.3")
     ended = run_to_end(f"--output={job.input}", *options, cwd=folder, entry=(SIMULATE,))
     assert ended.code == 0, ended.lines
     with job:
