@@ -19,6 +19,8 @@ from sessionization.time_limit import CheckTimeoutError, call_within
 
 IDLE_WITHIN_S = 25
 """How long the queries may take to finish started micro-batches; cutting off each may then take `stopTimeout`."""
+_STOP_ORDER = {SESSIONIZE: 0, ROLLUP: 1, ARCHIVE: 2}
+"""`rollup` merges what `sessionize` has written last; `archive` may be cut off, so it stops last."""
 
 
 def stop_queries(
@@ -46,7 +48,7 @@ def stop_queries(
     say(f"stopping: finishing the micro-batches that have begun, within {IDLE_WITHIN_S} s")
     deadline_s = time.monotonic() + IDLE_WITHIN_S
     may_be_behind, unrecorded = False, set[str]()
-    for name in [name for name in (SESSIONIZE, ROLLUP, ARCHIVE) if name in queries] or queries:
+    for name in sorted(queries, key=lambda name: _STOP_ORDER.get(name, 0)):
         query = running[name]
         if name == ROLLUP:
             may_be_behind = not _has_caught_up(query, (deadline_s - time.monotonic()) / 2)

@@ -118,15 +118,16 @@ class ProgressLog:
         part of one, whose micro-batch is repeated.
         """
         named = (_FILE_NAME.fullmatch(file.name) for file in self._folder.iterdir())
-        found = {(match["query"], int(match["batch_id"])) for match in named if match is not None}
+        listed = {(match["query"], int(match["batch_id"])) for match in named if match is not None}
+        files: dict[tuple[str, int], AnyPath] = {}
         for query, newest in self._newest_started.items():
             for batch_id in range(newest, -1, -1):  # the newest one may have stored nothing
-                if _read(self._file(query, batch_id)) is not None:
-                    found.add((query, batch_id))
+                if _read(file := self._file(query, batch_id)) is not None:
+                    files[query, batch_id] = file
                 elif batch_id < newest:
                     break
-        files = {key: self._file(*key) for key in found}
-        return {key: file for key, file in files.items() if _read(file) is not None}
+        others = {key: self._file(*key) for key in listed - files.keys()}
+        return files | {key: file for key, file in others.items() if _read(file) is not None}
 
     def _look_up(self) -> dict[str, int]:
         """The newest micro-batch of each query in the table, without queries that have no relevant rows there.
