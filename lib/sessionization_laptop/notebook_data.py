@@ -17,16 +17,17 @@ from sessionization_simulator.simulate_settings import SimulateSettings
 
 RUNS = ({"rules": {"heartbeat": "5s"}}, {"rules": {"heartbeat": "2s"}, "pace": {"trigger": "500ms"}})
 """The settings that differ between the two runs, so that there is something to compare."""
-_EVENING = {"session_length": "12m", "past": "1h", "duration": "2h", "dirt": 0.08}
+_EVENING = {"session_length": "12m", "past": "1h", "duration": "2h"}
 _PROG = "notebook-data"
 _say = say_on_stderr(_PROG)
 
 
-def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000) -> None:
+def load_demo_tables(folder: Path, *, live: int = 150, dirt: float = 0.08, run_for_ms: int = 30_000) -> None:
     """Play an evening that began an hour ago, and run the job on it twice; does nothing if `folder` is complete.
 
-    Each run lasts `run_for_ms`. Writes `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the
-    notebooks' widgets into `folder`. An interrupted load continues at the next call.
+    The players hold `live` sessions, and the share `dirt` of their messages is wrong. Each run lasts `run_for_ms`.
+    Writes `input`, `warehouse`, `checkpoints`, `mlflow.db` and the values of the notebooks' widgets into `folder`. An
+    interrupted load continues at the next call.
     """
     if (folder / WIDGETS_FILE).exists():
         return
@@ -37,7 +38,7 @@ def load_demo_tables(folder: Path, *, live: int = 150, run_for_ms: int = 30_000)
     # One session for both runs, and the same players during both.
     with (
         job_session(folder / "engine.log"),
-        players(SimulateSettings.model_validate(_EVENING | {"output": folder / INPUT, "live": live})),
+        players(SimulateSettings.model_validate(_EVENING | {"output": folder / INPUT, "live": live, "dirt": dirt})),
     ):
         for differing_settings in RUNS:
             settings = SessionizeSettings.model_validate(

@@ -19,11 +19,14 @@ def entries_before() -> set[Path]:
 
 @pytest.fixture(scope="session")
 def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
-    """A folder as `make notebook-data` fills it, with fewer sessions and shorter runs."""
+    """A folder as `make notebook-data` fills it, with fewer sessions and shorter runs.
+
+    With this much dirt the first file alone brings corrected ends, so each picture shows something on a slow machine.
+    """
     folder = tmp_path_factory.mktemp("notebooks") / "an evening"  # with a space, as in the paths of users
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
-        notebook_data.load_demo_tables(folder, live=60, run_for_ms=20_000)
+        notebook_data.load_demo_tables(folder, live=60, dirt=0.3, run_for_ms=20_000)
     return folder
 
 
