@@ -6,7 +6,6 @@ import pytest
 
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
-from sessionization.spark.operator.bucket import Bucket
 from tests.support.operator_engine import NOW, RULES, Engine, end, start
 
 BUCKETS = 64
@@ -30,22 +29,6 @@ def test_an_event_reads_its_own_bucket_of_a_group_and_a_heartbeat_reads_the_whol
     assert calls(at_ms + 1_001, end(1)) == {"getValue": 2, "updateValue": 1}
     assert calls(at_ms + 2_000) == {"iterator": 1, "updateValue": 2, "registerTimer": 1}
     assert calls(at_ms + 3_000) == {"iterator": 1, "registerTimer": 1}
-
-
-def test_an_event_sets_a_timer_for_a_group_that_was_empty_and_reads_no_other_bucket() -> None:
-    engine = Engine(RULES, 1)
-    at_ms = grid_for_key("0", RULES.heartbeat_ms).after(NOW)
-
-    def calls(now_ms: int, *events: tuple[str, Event]) -> dict[str, int]:
-        engine.micro_batch(now_ms, events, lambda _: "0")
-        return engine.calls
-
-    assert calls(at_ms, start(1)) == {"getValue": 2, "updateValue": 1, "registerTimer": 1}
-    assert calls(at_ms + 1, end(1), ("far", Start(9, NOW, Platform.PC, NOW))) == {"getValue": 2, "updateValue": 1}
-    assert calls(at_ms + 1_000) == {"iterator": 1, "updateValue": 3, "registerTimer": 1}
-    assert calls(at_ms + 1_001, ("far", End(9, NOW, Platform.PC, NOW, None))) == {"getValue": 2, "updateValue": 1}
-    assert calls(at_ms + 1_002, start(2)) == {"getValue": 2, "updateValue": 1}
-    assert engine.timers("0") == [at_ms + 2_000]
 
 
 def test_when_too_many_devices_are_recent_each_bucket_is_written_once() -> None:
@@ -87,19 +70,6 @@ def test_the_error_for_a_broken_bucket_names_no_device(broken: int) -> None:
     engine.state("0").update({(number,): (text,) for number, text in enumerate(texts)})
     with pytest.raises(Exception, match=f"(?<!: )group 0, bucket {broken} of the state cannot be read"):
         engine.micro_batch(timer_ms, [], lambda _: "0")
-
-
-def test_an_event_parses_only_the_recent_bucket(monkeypatch) -> None:
-    engine = Engine(RULES, 1)
-    engine.micro_batch(NOW, [start(1)], lambda _: "0")
-    (timer_ms,) = engine.timers("0")
-    engine.micro_batch(timer_ms, [], lambda _: "0")
-    parsed = []
-    original = Bucket.devices
-    monkeypatch.setattr(Bucket, "devices", lambda self: parsed.append(self._name) or original(self))
-    engine.micro_batch(timer_ms + 2, [end(1)], lambda _: "0")
-    assert engine.calls["getValue"] == 2
-    assert set(parsed) == {"group 0, bucket -1"}
 
 
 def test_a_group_counts_its_entries_when_its_timer_fires() -> None:

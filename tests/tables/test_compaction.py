@@ -22,24 +22,17 @@ from tests.support.delta import live_files
 MIN_FILE_SIZE, MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
 
 
-def test_each_item_has_its_turn_after_the_time_of_one() -> None:
+def test_each_item_has_its_turn_after_the_time_of_one_and_the_clock_decides_which_is_first(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(compaction, "wall_clock_ms", lambda: 7)
     seconds = [0.0]
     turns = Turns("abc", lambda: seconds[0])
     taken = []
     for seconds[0] in (TURN_S - 1, TURN_S, TURN_S + 1, 2 * TURN_S, 9 * TURN_S, 9 * TURN_S + 1, 10 * TURN_S):
         taken.append(turns.next_if_due())
     assert [item is not None for item in taken] == [False, True, False, True, True, False, True]
-    in_turn = "".join(item for item in taken if item)
-    assert in_turn in "abcabca"
-
-
-def test_runs_that_begin_at_other_times_begin_with_other_items(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(compaction, "TURN_S", 0)
-    first = set()
-    for now_ms in range(3):
-        monkeypatch.setattr(compaction, "wall_clock_ms", lambda now_ms=now_ms: now_ms)
-        first.add(Turns("abc").next_if_due())
-    assert first == set("abc")
+    assert "".join(item for item in taken if item) == "cabc"
 
 
 def changes_in_two_files(spark: SparkSession, location: TableLocation) -> Path:
@@ -51,15 +44,6 @@ def changes_in_two_files(spark: SparkSession, location: TableLocation) -> Path:
     table = location.warehouse / SESSION_CHANGES.name
     assert len(live_files(table)) == 2
     return table
-
-
-@pytest.mark.spark
-def test_changes_are_compacted(spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
-    location = TableLocation(tmp_path)
-    table = changes_in_two_files(spark, location)
-    CHANGES_TARGETS[-1].compact(spark, location)
-    assert len(live_files(table)) == 1
-    assert not caplog.records
 
 
 @pytest.mark.spark

@@ -38,12 +38,3 @@ def test_a_session_view_is_temporary_and_reads_the_tables_that_it_is_given() -> 
     assert "CREATE OR REPLACE TEMPORARY VIEW live_sessions (" in statement
     assert "FROM of_sessions s" in statement
     assert "at - INTERVAL 722 SECONDS" in statement
-
-
-def test_recent_concurrent_sessions_is_the_same_query_over_fewer_sessions() -> None:
-    every, recent = (
-        read_statement("views", name).rstrip(";\n").split("\nAS\n")[1].splitlines()
-        for name in ("concurrent_sessions", "recent_concurrent_sessions")
-    )
-    assert [line for line in recent if "INTERVAL 24 HOURS" not in line] == every
-    assert len(recent) == len(every) + 2
