@@ -9,12 +9,7 @@ from hypothesis import strategies as st
 from sessionization.core.events import EndReason, Platform
 from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd
 from sessionization.spark.operator.bucket import Bucket
-from sessionization.spark.operator.stored_entries import (
-    decode_entries,
-    encode_entry,
-    has_nothing_over,
-    live_sessions,
-)
+from sessionization.spark.operator.stored_entries import decode_entries, encode_entry, has_nothing_over, live_sessions
 
 STORED = json.loads(
     '[[1,"live","pc","anna",10,20],'
