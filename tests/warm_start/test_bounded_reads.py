@@ -5,11 +5,8 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.clock import utc, wall_clock_ms
+from sessionization.clock import utc
 from sessionization.durations import DAY_MS
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import open_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.input.topic_offsets import Offsets, TopicRange
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
@@ -20,35 +17,24 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SES
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import warm_start
 from sessionization.spark.warm_start.remembered_state import newest_clock_ms
-from tests.support.archived_messages import archive
 from tests.support.changes import a_change
 from tests.support.delta import live_files
-from tests.support.settings import settings_of
 from tests.support.warehouse import empty_tables, frame_of
+from tests.support.warm_start import NOW_MS, archive, warm_context
 
 pytestmark = pytest.mark.spark
 
-NOW_MS = wall_clock_ms()
 OLD_MS = NOW_MS - 100 * DAY_MS
 
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
-    location = TableLocation(tmp_path / "warehouse")
-    empty_tables(spark, location, owner="theirs")
-    return location
+    return empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="theirs")
 
 
 def context(spark: SparkSession, location: TableLocation, **options: object) -> JobContext:
     assert location.warehouse is not None
-    folder = location.warehouse.parent / "checkpoints"
-    settings = settings_of(
-        SessionizeSettings, warehouse=location.warehouse, checkpoints=folder, from_sessions=True, **options
-    )
-    checkpoint = open_checkpoint(
-        folder, PinnedSettings.of(settings, str(location)), settings.rules.of_sessions, warm=True
-    )
-    return JobContext(spark, settings, checkpoint, location)
+    return warm_context(spark, location, location.warehouse.parent / "checkpoints", **options)
 
 
 def append_changes(spark: SparkSession, location: TableLocation, batch_id: int, *changes: tuple) -> None:
