@@ -102,7 +102,8 @@ class Reference:
         devices = self.remembered.pop(key, {})
         for device in devices.values():
             self._fire(device, key)
-        if left := {name: device for name, device in devices.items() if device.sessions() or device.pending_ends}:
+        left = {device.device_id: device for device in devices.values() if device.sessions() or device.pending_ends}
+        if left:
             self.remembered[key] = left
         after_firing = {self._needed_ms(key), *self.timers.pop(key)}
         if left_ms := {timer_ms for timer_ms in after_firing if timer_ms is not None and timer_ms > self._now_ms}:

@@ -1,4 +1,4 @@
-"""The offsets from which a new checkpoint reads: found in the tables and at a real broker, and then stored."""
+"""What a warm start reads of the tables, and from which offsets it goes on: found there and at a real broker."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -9,19 +9,28 @@ from confluent_kafka import Producer
 from pyspark.sql import SparkSession
 
 from sessionization import files
+from sessionization.clock import utc
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.input import topic_offsets
-from sessionization.spark.input.topic_offsets import read_topic_range
+from sessionization.spark.input.topic_offsets import Offsets, TopicRange, read_topic_range
 from sessionization.spark.job_context import JobContext
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
+from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS, SESSION_CHANGES, STREAM_PROGRESS, Table
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import warm_start
+from sessionization.spark.warm_start.remembered_state import newest_clock_ms
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
+from tests.support.changes import a_change
 from tests.support.checkpoint_folder import begin_micro_batch
+from tests.support.delta import live_files
 from tests.support.topics import delete_records
-from tests.support.warm_start import NOW_MS, WarmStart, warm_context
+from tests.support.warehouse import empty_tables, frame_of
+from tests.support.warm_start import NOW_MS, WarmStart, archive, warm_context
 
 
 @pytest.fixture(scope="module")
@@ -99,12 +108,112 @@ def test_stored_offsets_that_cannot_be_read_are_an_error(
 
     no_spark: Any = None  # this part of a warm start needs none
     location = TableLocation(tmp_path / "w")
-    context = warm_context(no_spark, location, tmp_path, source="kafka", bootstrap_servers="b:9092")
-    context.checkpoint.save_as_warm()
+    job = warm_context(no_spark, location, tmp_path, source="kafka", bootstrap_servers="b:9092")
+    job.checkpoint.save_as_warm()
     monkeypatch.setattr(read_position, "next_offsets", interrupt)
     with pytest.raises(InterruptedError):
-        warm_start(context)
+        warm_start(job)
     begin_micro_batch(tmp_path, 0, 1_000)  # from now on the file is read, not written again
     (tmp_path / "starts.json").write_text(text, encoding="latin-1")
     with pytest.raises(CheckpointError, match=r"starts\.json is not readable \(.*\): restore it from a backup"):
-        warm_start(context)
+        warm_start(job)
+
+
+OLD_MS = NOW_MS - 100 * DAY_MS
+
+
+@pytest.fixture
+def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
+    return empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="theirs")
+
+
+def context(spark: SparkSession, location: TableLocation, **options: object) -> JobContext:
+    assert location.warehouse is not None
+    return warm_context(spark, location, location.warehouse.parent / "checkpoints", **options)
+
+
+def append_changes(spark: SparkSession, location: TableLocation, batch_id: int, *changes: tuple) -> None:
+    rows = spark.createDataFrame(list(changes), OUTPUT_SCHEMA)
+    ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(rows, batch_id)
+
+
+def report(spark: SparkSession, location: TableLocation, at_ms: int) -> None:
+    row = {"query": "sessionize", "batch_id": 0, "processed_at": utc(at_ms), "rows_in": 0}
+    location.append(frame_of(spark, STREAM_PROGRESS, [row]), STREAM_PROGRESS)
+
+
+def at(ms: int, session_id: int, **changes: object) -> tuple:
+    instants = {"started_ms": ms, "event_ms": ms, "ingested_ms": ms, "processed_ms": ms}
+    return a_change(device_id=f"pc-{session_id}", session_id=session_id, **instants | changes)
+
+
+def remove_files(location: TableLocation, table: Table, *, after_ms: int, before_ms: int) -> None:
+    """Remove the data files of the days between two instants; a read of one of them then fails."""
+    assert location.warehouse is not None
+    folder = location.warehouse / table.name
+    days = {name: name.partition("=")[2].partition("/")[0] for name in live_files(folder)}
+    removed = [name for name, day in days.items() if day_of(after_ms) < day < day_of(before_ms)]
+    assert removed
+    for name in removed:
+        (folder / name).unlink()
+
+
+def day_of(instant_ms: int) -> str:
+    return utc(instant_ms).date().isoformat()
+
+
+@pytest.mark.spark
+@pytest.mark.long
+def test_changes_and_sessions_of_older_days_are_not_read(
+    spark: SparkSession, tmp_path: Path, location: TableLocation
+) -> None:
+    (tmp_path / "input").mkdir()
+    end = {"change": "ended", "end_reason": "reported", "ended_ms": OLD_MS + 1_000, "duration_ms": 1_000}
+    append_changes(spark, location, 0, at(OLD_MS, 1), at(OLD_MS, 1, **end), at(NOW_MS - 1, 3))
+    report(spark, location, NOW_MS - 1)
+    job = context(spark, location, input=tmp_path / "input")
+    warm_start(job)  # merges these changes
+    append_changes(spark, location, 1, at(NOW_MS, 2))
+    for table in (SESSION_CHANGES, SESSIONS):
+        remove_files(location, table, after_ms=0, before_ms=NOW_MS - 50 * DAY_MS)
+
+    state = warm_start(job)
+
+    assert state.sessions is not None
+    assert sorted(row.grouping_key for row in state.sessions.collect()) == ["pc-2", "pc-3"]
+    assert state.changes_version == location.newest_version(spark, SESSION_CHANGES)
+
+
+@pytest.mark.spark
+def test_the_newest_clock_is_that_of_the_newest_change_or_of_a_later_micro_batch_without_one(
+    spark: SparkSession, location: TableLocation
+) -> None:
+    assert newest_clock_ms(spark, location) == 0
+    append_changes(spark, location, 0, at(OLD_MS, 1), at(OLD_MS + 7, 2))
+    assert newest_clock_ms(spark, location) == OLD_MS + 7, "no row of stream_progress was written yet"
+    report(spark, location, NOW_MS - 5)
+    append_changes(spark, location, 1, at(NOW_MS, 3), at(NOW_MS - 2, 4))
+    assert newest_clock_ms(spark, location) == NOW_MS
+    report(spark, location, NOW_MS + 1)
+    assert newest_clock_ms(spark, location) == NOW_MS + 1
+
+
+@pytest.mark.spark
+def test_offsets_of_older_days_are_not_read_without_need(
+    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def next_offsets(*partitions: int) -> Offsets | None:
+        since, ends = ({"pc_sessions": dict.fromkeys(partitions, value)} for value in (0, 1_000))
+        monkeypatch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(since, ends))
+        return read_position.next_offsets(context(spark, location, source="kafka", bootstrap_servers="b:9092"))
+
+    pc = "pc_sessions"
+    oldest = (pc, 0, 1, OLD_MS - DAY_MS)  # the oldest day is read
+    old, new = ((pc, 2, 9, OLD_MS), (pc, 1, 99, OLD_MS)), ((pc, 0, 50, NOW_MS), (pc, 1, 51, NOW_MS))
+    archive(spark, location, oldest, *old, *new)
+    assert next_offsets(0, 1, 2) == {"pc_sessions": {0: 51, 1: 100, 2: 10}}, "a later offset, and a quiet partition"
+
+    location.delta_table(spark, RAW_EVENTS).delete("offset = 99 OR partition = 2")
+    archive(spark, location, (pc, 1, 9, OLD_MS))
+    remove_files(location, RAW_EVENTS, after_ms=OLD_MS - DAY_MS, before_ms=NOW_MS)
+    assert next_offsets(0, 1) == {"pc_sessions": {0: 51, 1: 52}}
