@@ -6,7 +6,7 @@ from typing import Any
 
 import pytest
 
-from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.events import Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator import group_store

@@ -19,7 +19,7 @@ from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSIONS, SESSION_CHANGES, STREAM_PROGRESS, Table
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import warm_start
 from sessionization.spark.warm_start.remembered_state import newest_clock_ms
@@ -106,17 +106,20 @@ def test_stored_offsets_that_cannot_be_read_are_an_error(
     def interrupt(_context: JobContext) -> NoReturn:
         raise InterruptedError
 
-    no_spark: Any = None  # this part of a warm start needs none
-    location = TableLocation(tmp_path / "w")
-    job = warm_context(no_spark, location, tmp_path, source="kafka", bootstrap_servers="b:9092")
-    job.checkpoint.save_as_warm()
+    def start() -> None:
+        no_spark: Any = None  # this part of a warm start needs none
+        location = TableLocation(tmp_path / "w")
+        job = warm_context(no_spark, location, tmp_path, source="kafka", bootstrap_servers="b:9092")
+        job.checkpoint.save_as_warm()
+        warm_start(job)
+
     monkeypatch.setattr(read_position, "next_offsets", interrupt)
     with pytest.raises(InterruptedError):
-        warm_start(job)
+        start()
     begin_micro_batch(tmp_path, 0, 1_000)  # from now on the file is read, not written again
     (tmp_path / "starts.json").write_text(text, encoding="latin-1")
     with pytest.raises(CheckpointError, match=r"starts\.json is not readable \(.*\): restore it from a backup"):
-        warm_start(job)
+        start()
 
 
 OLD_MS = NOW_MS - 100 * DAY_MS
