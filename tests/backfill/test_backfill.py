@@ -22,7 +22,7 @@ from sessionization.ops.maintain import maintenance_steps, run_steps
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.backlog import refuse_backlog
 from sessionization.spark.checkpoint.folder import ROLLUP
-from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, TABLES
 from tests.backfill.streamed_evening import StreamedEvening
@@ -190,21 +190,6 @@ def test_verify_lists_changed_rows_and_a_merge_repairs_them(streamed: StreamedEv
     assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [
         original
     ]
-
-
-def test_an_unfinished_micro_batch_is_reported_and_prevents_a_merge(streamed: StreamedEvening) -> None:
-    offsets = streamed.folder / "checkpoints/archive/offsets"
-    number = newest_started_batch(offsets.parent) + 1
-    (offsets / str(number)).touch()
-    try:
-        message = f"micro-batch {number} of archive is started and not committed"
-        with pytest.raises(CheckpointError, match=f"{message}: start the job"):
-            streamed.backfill(merge=True)
-        assert f"{message}: the newest rows may differ for that" in streamed.backfill(verify=True)
-        today = datetime.now(UTC).date()
-        assert not any(message in line for line in streamed.backfill(**{"from": today, "to": today}, verify=True))
-    finally:
-        (offsets / str(number)).unlink()
 
 
 def damage_sessions(streamed: StreamedEvening, bad: str) -> None:

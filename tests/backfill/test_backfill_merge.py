@@ -7,8 +7,9 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.backfill.backfill_job import backfill
 from sessionization.core.session_state import Rules
-from sessionization.errors import CheckpointError
+from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.spark.checkpoint.folder import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
@@ -92,6 +93,10 @@ def test_a_merge_is_refused_for_another_job_and_until_rollup_has_read_all_change
     with pytest.raises(CheckpointError, match="rollup has not read all of session_changes: start the job"):
         streamed.backfill(merge=True)
     assert streamed.rows() == [], "no refused merge has written"
+    lines: list[str] = []
+    with pytest.raises(DifferenceError):
+        backfill(streamed.settings(verify=True), lines.append)
+    assert "rollup has not read all of session_changes: the newest rows may differ for that" in lines
 
     catch_up(spark, streamed.location, tmp_path / "checkpoints")
     assert streamed.backfill(to=DAY, merge=True)[-1].startswith("2 sessions are new in sessions")

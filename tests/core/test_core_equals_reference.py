@@ -2,71 +2,27 @@
 
 from collections import Counter
 from collections.abc import Callable, Iterable
+from dataclasses import replace
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import Change, End, Event, Platform, Start, sort_events
 from sessionization.core.session_rules import Tally
-from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState, deadline_ms
+from sessionization.core.session_state import Live, PendingEnd, Rules, Sessions, SessionState
 from tests.support.core_driver import Driver, by_device
 from tests.support.random_histories import History, histories, law_settings, small_rules
-from tests.support.reference import Device, Reference, canonical_place, session_rows
-
-Entry = tuple[object, ...]
+from tests.support.reference import Reference, canonical_place, entries_of, session_rows
 
 
-def state_of_core(driver: Driver) -> dict[str, list[Entry]]:
-    """Returns each device's entries in the order in which the bound forgets them."""
-    entries = {}
-    for device_id, sessions in driver.sessions.items():
-        in_order_of_forgetting = sorted(sessions.items(), key=lambda item: _order_of_forgetting(item[1]))
-        entries[device_id] = [_entry(session_id, state, driver.rules) for session_id, state in in_order_of_forgetting]
+def with_places(sessions: Sessions) -> dict[int, SessionState]:
+    """Returns a device's entries, each with its place in the order in which the bound forgets them."""
+    entries = dict(sessions)
+    forgotten = {session_id: entry for session_id, entry in sessions.items() if not isinstance(entry, Live)}
+    in_order = sorted(forgotten.items(), key=lambda item: (isinstance(item[1], PendingEnd), item[1].closing_order))
+    for place, (session_id, entry) in enumerate(in_order):
+        entries[session_id] = replace(entry, closing_order=place)
     return entries
-
-
-def _order_of_forgetting(state: SessionState) -> tuple[int, int]:
-    match state:
-        case Live():
-            return 0, 0
-        case Closed():
-            return 1, state.closing_order
-        case PendingEnd():
-            return 2, state.closing_order
-
-
-def _entry(session_id: int, state: SessionState, rules: Rules) -> Entry:
-    identity = (session_id, state.account_id, state.platform)
-    match state:
-        case Live():
-            return "live", identity, state.started_ms, state.opened_ms
-        case Closed():
-            end = (state.reason, state.revision, state.ended_ms, state.foreground_s)
-            return "closed", identity, state.started_ms, end, deadline_ms(state, rules)
-        case PendingEnd():
-            return "pending", identity, state.at_ms, state.foreground_s, deadline_ms(state, rules)
-
-
-def state_of_reference(reference: Reference) -> dict[str, list[Entry]]:
-    return {device.device_id: _entries(device) for device in reference.remembered.values()}
-
-
-def _entries(device: Device) -> list[Entry]:
-    entries: list[Entry] = []
-    if device.live is not None:
-        entries.append(("live", _identity(device.live.newest_change), device.live.started_ms, device.live.opened_ms))
-    for session in device.closed:
-        change = session.newest_change
-        end = (change.end_reason, change.revision, change.ended_ms, change.foreground_s)
-        entries.append(("closed", _identity(change), session.started_ms, end, session.deadline_ms))
-    for pending in device.pending_ends:
-        end_event = pending.end
-        entries.append(("pending", _identity(end_event), end_event.at_ms, end_event.foreground_s, pending.deadline_ms))
-    return entries
-
-
-def _identity(named: Change | End) -> Entry:
-    return named.session_id, named.account_id, named.platform
 
 
 def caused_by_timers(changes: Iterable[tuple[str, Change]]) -> Counter[tuple[str, Change]]:
@@ -114,7 +70,9 @@ def test_core_and_reference_agree_after_every_micro_batch(
         by_reference = reference.micro_batch(batch.now_ms, reversed(batch.rows))
         assert caused_by_events(by_core) == caused_by_events(by_reference)
         assert caused_by_timers(by_core) == caused_by_timers(by_reference)
-        assert state_of_core(driver) == state_of_reference(reference)
+        assert {device_id: with_places(sessions) for device_id, sessions in driver.sessions.items()} == {
+            device.device_id: entries_of(device, rules) for device in reference.devices()
+        }
         assert driver.timers == reference.timers
         assert driver.tally == Tally(**reference.counters)
         all_by_core += by_core

@@ -1,7 +1,6 @@
 """The table of the leases: each change is one transaction, and of two that conflict one is refused."""
 
 import os
-import socket
 import threading
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
@@ -10,22 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.errors import StreamError
-from sessionization.spark.tables.lease import RENEW_EVERY_S, TERM_MS
+from sessionization.spark.tables.lease import TERM_MS
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
-from tests.lease.stand import (
-    DEADLINE_S,
-    ELSEWHERE,
-    FakeClock,
-    T,
-    eventually,
-    found,
-    give_to,
-    holding,
-    memory_lease,
-)
+from tests.lease.stand import DEADLINE_S, ELSEWHERE, T, found, give_to, memory_lease
 
 pytestmark = pytest.mark.spark
 
@@ -78,22 +66,10 @@ def test_only_a_free_lease_is_taken_and_only_its_holder_changes_it(either: Store
     assert either.is_of(ours)
 
 
-def test_a_job_takes_a_lease_in_the_table_and_renews_it_and_gives_it_up(
-    spark: SparkSession, location: TableLocation
-) -> None:
-    clock, table = FakeClock(), StoredLease(spark, location, "of a job")
-    with holding(table, clock)() as lease:
-        holder = found(table)
-        assert (holder.host, holder.pid, holder.job) == (socket.gethostname(), os.getpid(), "sessionize")
-        assert holder.until_ms == holder.since_ms + TERM_MS
-        assert Path(f"/proc/{holder.engine_pid}/cmdline").read_bytes().startswith(b"/")
-        assert holder.engine_pid != os.getpid()
-        clock.advance_once_it_rests(1_000 * RENEW_EVERY_S)
-        eventually(lambda: found(table) == replace(holder, until_ms=clock.wall_ms + TERM_MS))
-        lease.check()
-    assert found(table) == replace(holder, owner=None, until_ms=clock.wall_ms)
-    with pytest.raises(StreamError, match="was given up"):
-        lease.check()
+def test_a_run_names_the_process_of_its_engine(spark: SparkSession) -> None:
+    engine_pid = Holder.this_run(spark, "sessionize").engine_pid
+    assert Path(f"/proc/{engine_pid}/cmdline").read_bytes().startswith(b"/")
+    assert engine_pid != os.getpid()
 
 
 def test_of_two_runs_that_take_it_at_the_same_moment_exactly_one_has_it(

@@ -1,20 +1,24 @@
-"""The processor under an in-memory engine with a manual clock."""
+"""The processor under an in-memory engine with a manual clock, also with initial state."""
 
+import json
 import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
-from sessionization.core.session_state import RulesInForce
+from sessionization.core.session_state import Closed, Live, Rules, RulesInForce, SessionState
 from sessionization.spark.operator import group_store
-from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.operator.stored_entries import decode_entry
+from sessionization.spark.operator.seed import unpack_seed
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
 from tests.support.grouping import group_of
-from tests.support.operator_engine import NOW, RULES, Engine, end, start
-from tests.support.reference import Reference
+from tests.support.operator_engine import NOW, RULES, Engine, changes_of, end, random_events, start
+from tests.support.oracle import JobReference, change_row
+from tests.support.reference import Reference, entries_of
 
 
 def test_repeated_events_and_pending_ends_are_counted_without_a_change() -> None:
@@ -47,18 +51,13 @@ def test_a_heartbeat_makes_two_state_calls_and_an_event_at_most_three() -> None:
     assert engine.calls == {"iterator": 1, "registerTimer": 1}
 
 
-def random_histories(seed: int):
-    """Micro-batches (clock, events) of three devices; few ids and few instants make events collide."""
+def random_history(seed: int) -> Iterator[tuple[int, list[tuple[str, Event]]]]:
+    """Micro-batches: each with its clock and its events."""
     rng = random.Random(seed)
     now_ms = NOW
     for _ in range(30):
         now_ms += rng.choice([1, 300, 1_000, 1_001, 2_500, 9_000])
-        events = []
-        for _ in range(rng.randrange(5)):
-            at_ms = now_ms - rng.randrange(0, 4_000, 500)
-            kind = rng.choice([Start, End])
-            events.append((f"d{rng.randrange(3)}", kind(rng.randrange(6), at_ms, rng.choice(list(Platform)), now_ms)))
-        yield now_ms, events
+        yield now_ms, random_events(rng, now_ms)
 
 
 by_group = partial(group_of, 2)
@@ -79,32 +78,13 @@ def test_the_processor_equals_the_reference_on_dirty_histories(
     for seed in seeds:
         engine = Engine(RULES, 2 if grouped else None)
         reference = Reference(RULES, key_of, is_grouped=grouped)
-        for now_ms, events in random_histories(seed):
+        for now_ms, events in random_history(seed):
             rows = engine.micro_batch(now_ms, events, key_of)
-            expected = reference.micro_batch(now_ms, events)
-            assert changes_of_rows(rows) == sorted(map(as_row, expected), key=repr), (seed, now_ms)
+            expected = Counter(change_row(*change)[:-1] for change in reference.micro_batch(now_ms, events))
+            assert changes_of(rows) == expected, (seed, now_ms)
             assert sum(row["events"] or 0 for row in rows) == len(events)
             for key in {key_of(f"d{n}") for n in range(3)}:
                 assert engine.timers(key) == sorted(reference.timers.get(key, ())), (seed, now_ms, key)
-
-
-CHANGE_COLUMNS = [
-    name for name in OUTPUT_SCHEMA.names if not name.startswith(("events", "duplicate", "evicted", "entries"))
-]
-
-
-def changes_of_rows(rows):
-    return sorted((tuple(row[name] for name in CHANGE_COLUMNS) for row in rows if row["change"]), key=repr)
-
-
-def as_row(device_and_change):
-    device_id, change = device_and_change
-    return (
-        device_id, change.session_id, change.account_id, change.platform.value, change.kind.value,
-        None if change.end_reason is None else change.end_reason.value, change.revision, change.started_ms,
-        change.ended_ms, change.duration_ms, change.foreground_s, change.beat, change.missed_beats, change.due_ms,
-        change.event_ms, change.ingested_ms, change.processed_ms,
-    )  # fmt: skip
 
 
 @pytest.mark.parametrize(
@@ -182,3 +162,58 @@ def test_the_error_for_unreadable_state_names_the_device(device_groups: int | No
     engine.state(key_of("d"))[map_key] = broken
     with pytest.raises(Exception, match=r"device 'd': a state entry cannot be read \('paused' .* restore a backup"):
         engine.micro_batch(NOW + 100, [end(1)], key_of)
+
+
+SEED_RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention_ms=2_000)
+
+
+def seed_of(after_ms: int, sessions: list[tuple[str, int, SessionState]]) -> str:
+    entries = [
+        {"device_id": device_id, "session_id": session_id}
+        | dict(zip(STATE_SCHEMA.names, encode_entry(entry), strict=True))
+        for device_id, session_id, entry in sessions
+    ]
+    # Spark leaves out null fields.
+    not_null = [{name: value for name, value in entry.items() if value is not None} for entry in entries]
+    return json.dumps({"after_ms": after_ms, "entries": not_null})
+
+
+def test_a_seed_holds_its_instant_and_the_sessions_of_each_device() -> None:
+    live = Live(1, 2, None, Platform.CONSOLE)
+    assert unpack_seed(seed_of(5, [("d", 7, live), ("d", 8, live)])) == (5, {"d": {7: live, 8: live}})
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_a_seeded_processor_equals_the_seeded_oracle_of_the_end_to_end_tests(groups: int | None) -> None:
+    """Histories before the seed include forgotten sessions that came again, pending Ends and orphaned Ends."""
+    key_of = (lambda device_id: device_id) if groups is None else partial(group_of, groups)
+    reasons = set()
+    for history in range(25):
+        rng = random.Random(history)
+        now_ms = 1_000_000
+        previous, changes = JobReference(SEED_RULES, groups), list[tuple[str, Change]]()
+        for _ in range(20):
+            changes += previous.micro_batch(now_ms, random_events(rng, now_ms))
+            now_ms += rng.choice([300, 1_000, 2_500])
+        newest_ms = max(change.processed_ms for _, change in changes)
+        oracle, engine = JobReference(SEED_RULES, groups), Engine(SEED_RULES, groups)
+        entries_by_key = defaultdict(list)
+        for device in previous.devices():
+            entries = entries_of(device, SEED_RULES)
+            entries_by_key[key_of(device.device_id)] += [(device.device_id, *entry) for entry in entries.items()]
+        reasons |= {
+            entry.reason for entries in entries_by_key.values() for _, _, entry in entries if isinstance(entry, Closed)
+        }
+        oracle.begin_with(previous.devices(), newest_ms)
+        for key, entries in entries_by_key.items():
+            engine.begin_with(key, seed_of(newest_ms, entries))
+        now_ms += 3_000
+        for _ in range(10):
+            batch = random_events(rng, now_ms)
+            expected = Counter(change_row(*change)[:-1] for change in oracle.micro_batch(now_ms, batch))
+            assert changes_of(engine.micro_batch(now_ms, batch, key_of)) == expected
+            assert {key: engine.timers(key) for key in oracle.timers} == {
+                key: sorted(timers_ms) for key, timers_ms in oracle.timers.items()
+            }
+            now_ms += rng.choice([300, 1_000, 2_500])
+    assert reasons == {EndReason.REPORTED, EndReason.SUPERSEDED}, "none is orphaned: its Start is known"

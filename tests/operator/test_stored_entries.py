@@ -1,28 +1,16 @@
-"""State entries as they are stored, and what a timer does to them in a group: by the rules, or column by column."""
+"""What the state stores: entries, and buckets, which equal the JSON objects that are their texts."""
 
 import json
-from collections.abc import Mapping
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import EndReason, Platform
-from sessionization.core.heartbeat_grid import Firing, Grid
-from sessionization.core.heartbeats import heartbeats
-from sessionization.core.session_rules import on_timer
-from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, Rules, SessionState, expiry_at
-from sessionization.spark.operator.output_rows import change_rows, pack_columns
-from sessionization.spark.operator.stored_entries import (
-    decode_entries,
-    encode_entry,
-    has_nothing_over,
-    live_sessions,
-)
+from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd
+from sessionization.spark.operator.bucket import Bucket
+from sessionization.spark.operator.stored_entries import decode_entries, encode_entry, has_nothing_over, live_sessions
 
-RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=3_000, late_retention_ms=2_000)
-NOW = 1_000_000
-GRID = Grid(RULES.heartbeat_ms, NOW % RULES.heartbeat_ms)
 STORED = json.loads(
     '[[1,"live","pc","anna",10,20],'
     '[2,"closed","console",null,5,null,9,"timed_out",1,null,30,0],'
@@ -52,38 +40,52 @@ def test_a_device_only_beats_until_an_entry_is_to_be_forgotten_or_to_time_out() 
     assert list(live_sessions({"a": [closed, pending], "b": STORED})["device_id"]) == ["b"]
 
 
-INSTANTS = st.integers(NOW - 4_000, NOW)
+# Ids that are parts of one another, or that look like JSON's own characters.
+PLAIN_IDS = st.text(alphabet="ab.:-_", min_size=1, max_size=3)
+DEVICE_IDS = PLAIN_IDS | st.text(alphabet='ab.:-,"\\{[]}é\n', max_size=3)
+ACCOUNTS = st.text(alphabet='ab:,"\\{[]}é\n', max_size=12) | st.builds('x,"{}":[['.format, DEVICE_IDS)
 ENTRIES = st.one_of(
-    st.builds(Live, INSTANTS, INSTANTS, st.sampled_from([None, "anna"]), st.sampled_from(Platform)),
+    st.builds(Live, st.integers(0, 9), st.integers(0, 9), st.none() | ACCOUNTS, st.sampled_from(Platform)),
     st.builds(
         Closed,
-        *(st.just(1), st.just(2), st.sampled_from(EndReason), st.just(0), st.none(), st.none()),
-        *(st.sampled_from(Platform), INSTANTS, st.just(0)),
+        *(st.integers(0, 9), st.integers(0, 9), st.sampled_from(EndReason), st.integers(0, 9), st.none()),
+        *(st.none() | ACCOUNTS, st.sampled_from(Platform), st.integers(0, 9), st.integers(0, 9)),
     ),
-    st.builds(PendingEnd, st.just(1), st.none(), st.none(), st.sampled_from(Platform), INSTANTS, st.just(0)),
 )
+SESSIONS = st.dictionaries(st.integers(-9, 9), ENTRIES, min_size=1, max_size=2).map(
+    lambda entries: [[session_id, *encode_entry(entry)] for session_id, entry in entries.items()]
+)
+DEVICES = st.dictionaries(DEVICE_IDS, SESSIONS, max_size=6)
 
 
-@given(
-    st.lists(st.dictionaries(st.integers(-2, 2), ENTRIES, max_size=3), max_size=4),
-    st.integers(NOW - 4_000, NOW + 100),
-    st.integers(NOW, NOW + 2_500),
-)
-def test_a_device_with_nothing_over_does_column_by_column_what_the_rules_do(
-    devices: list[Mapping[int, SessionState]], set_for_ms: int, now_ms: int
-) -> None:
-    """Covers one and many live sessions, sessions before their first heartbeat, missed instants and early timers."""
-    firing, expiry = Firing.from_timer(set_for_ms, now_ms, GRID), expiry_at(now_ms, RULES)
-    stored = {
-        f"d{number}": [[session_id, *encode_entry(entry)] for session_id, entry in sessions.items()]
-        for number, sessions in enumerate(devices)
-    }
-    assert [decode_entries(entries) for entries in stored.values()] == devices
-    by_rule = {device_id: on_timer(decode_entries(entries), firing, RULES) for device_id, entries in stored.items()}
-    beating = {device_id: entries for device_id, entries in stored.items() if has_nothing_over(entries, expiry)}
-    assert all(bool(by_rule[device_id].updated) is (device_id not in beating) for device_id in stored)
-    expected = [row for device_id in beating for row in change_rows(device_id, by_rule[device_id], now_ms)]
-    by_column = pack_columns(heartbeats(live_sessions(beating), firing))
-    assert sorted((row for packed in by_column for row in zip(*packed, strict=True)), key=repr) == sorted(
-        expected, key=repr
-    )
+@given(DEVICES, st.lists(DEVICE_IDS))
+def test_a_device_is_found_in_the_text(devices: dict[str, list], others: list[str]) -> None:
+    text = json.dumps(devices, separators=(",", ":"), ensure_ascii=False)
+    for device_id in (*devices, *others):
+        assert Bucket("bucket", text).get(device_id) == devices.get(device_id), device_id
+    bucket = Bucket("bucket", text)
+    assert bucket.devices() == devices
+    assert all(bucket.get(device_id) == devices.get(device_id) for device_id in (*devices, *others))
+
+
+def test_a_device_is_found_without_parsing_the_others() -> None:
+    """So damage to another device goes unnoticed, until that one is needed."""
+    bucket = Bucket("group 7, bucket 3", '{"a":[[1]],"b":[[2}')
+    assert bucket.get("a") == [[1]]
+    assert bucket.get("c") is None
+    with pytest.raises(RuntimeError, match="group 7, bucket 3 of the state cannot be read"):
+        bucket.get("b")
+    with pytest.raises(RuntimeError, match="group 7, bucket 3 of the state cannot be read"):
+        bucket.devices()
+
+
+@pytest.mark.parametrize("text", ["", "{", '{"a":[[1]]', '"a":[[1]]}'])
+def test_a_text_without_the_outer_braces_is_refused(text: str) -> None:
+    with pytest.raises(RuntimeError, match="bucket of the state cannot be read"):
+        Bucket("bucket", text)
+
+
+@pytest.mark.parametrize("text", ['{\n"a":[[1]],\n"b":[[2]]}', '{ "a": [[1]], "b": [[2]] }'])
+def test_a_text_with_spaces_is_parsed(text: str) -> None:
+    bucket = Bucket("bucket", text)
+    assert (bucket.get("a"), bucket.get("b")) == ([[1]], [[2]])

@@ -34,13 +34,21 @@ class Driver:
         for device_id, event in rows:
             by_key.setdefault(self.key_of(device_id), {}).setdefault(device_id, []).append(event)
         for key, events_by_device in by_key.items():
-            before = self._entries(key)
+            before = self.entries(key)
             for device_id, events in events_by_device.items():
                 self._apply(device_id, on_events(self.sessions.get(device_id, {}), events, now_ms, self.rules))
             self._set_timer(key, self._timer_for_events_ms(key, before, now_ms))
             if key in self.fired:
                 self._fire(key, now_ms)
         return self._changes
+
+    def entries(self, key: str) -> list[SessionState]:
+        return [
+            entry
+            for device_id, sessions in self.sessions.items()
+            if self.key_of(device_id) == key
+            for entry in sessions.values()
+        ]
 
     def _fire(self, key: str, now_ms: int) -> None:
         firing = Firing.from_timer(self.fired[key], now_ms, self._grid(key))
@@ -53,12 +61,12 @@ class Driver:
 
     def _timer_for_events_ms(self, key: str, before: list[SessionState], now_ms: int) -> int | None:
         if self.key_of is by_device:
-            return timer_for_events_ms(before, self._entries(key), now_ms, self._grid(key), self.rules)
+            return timer_for_events_ms(before, self.entries(key), now_ms, self._grid(key), self.rules)
         return None if before else self._next_timer_ms(key, now_ms)
 
     def _next_timer_ms(self, key: str, now_ms: int) -> int | None:
         """The instant for which a key needs a timer: with more than one device in a key, always the next one."""
-        entries = self._entries(key)
+        entries = self.entries(key)
         if entries and self.key_of is not by_device:
             return self._grid(key).after(now_ms)
         return next_timer_ms(entries, now_ms, self._grid(key), self.rules)
@@ -69,14 +77,6 @@ class Driver:
 
     def _grid(self, key: str) -> Grid:
         return grid_for_key(key, self.rules.heartbeat_ms)
-
-    def _entries(self, key: str) -> list[SessionState]:
-        return [
-            entry
-            for device_id, sessions in self.sessions.items()
-            if self.key_of(device_id) == key
-            for entry in sessions.values()
-        ]
 
     def _apply(self, device_id: str, outcome: Outcome) -> None:
         self._changes.extend((device_id, change) for change in outcome.changes)

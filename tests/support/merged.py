@@ -1,41 +1,23 @@
 """Changes as the MERGE takes them, and the rows of `sessions` that it makes."""
 
-from datetime import UTC, datetime
-
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.core.events import Change
-from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.output.sinks import to_session_changes
 from tests.support.reference import session_rows
 
 T = 1_700_000_000_000
 
 
 def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
-    def row(device_id: str, change: Change) -> dict:
-        def at(ms: int | None) -> datetime | None:
-            return None if ms is None else datetime.fromtimestamp(ms / 1000, UTC)
-
-        return {
-            "device_id": device_id,
-            "session_id": change.session_id,
-            "account_id": change.account_id,
-            "platform": change.platform.value,
-            "change": change.kind.value,
-            "end_reason": change.end_reason and change.end_reason.value,
-            "revision": change.revision,
-            "started_at": at(change.started_ms),
-            "ended_at": at(change.ended_ms),
-            "foreground_s": change.foreground_s,
-            "processed_at": at(change.processed_ms),
-        }
-
-    rows = [row(*change) for change in changes]
-    columns = [field for field in SESSION_CHANGES.schema if field.name in rows[0]]
-    return spark.createDataFrame(
-        [tuple(row[field.name] for field in columns) for row in rows],
-        ", ".join(f"{field.name} {field.dataType.simpleString()}" for field in columns),
-    ).coalesce(1)
+    """The changes in the columns of `session_changes`."""
+    rows = []
+    for device_id, change in changes:
+        row = change._asdict() | {"device_id": device_id, "change": change.kind}
+        values = map(row.get, OUTPUT_SCHEMA.names)
+        rows.append([str(value) if isinstance(value, str) else value for value in values])
+    return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA).coalesce(1))
 
 
 def session_values(sessions: DataFrame) -> dict:

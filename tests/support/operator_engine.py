@@ -1,6 +1,7 @@
 """Drives the processor in memory in Spark's order: all events of a micro-batch, then the due timers."""
 
 import json
+import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -14,6 +15,7 @@ from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.operator.processor import SessionProcessor
+from tests.support.oracle import COLUMNS, Counted
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 NOW = grid_for_key("d", RULES.heartbeat_ms).after(1_000_000)
@@ -28,6 +30,22 @@ def start(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
 
 def end(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
     return "d", End(session_id, at_ms, Platform.PC, at_ms, foreground_s=3)
+
+
+def random_events(rng: random.Random, now_ms: int) -> list[tuple[str, Event]]:
+    """Up to four events of three devices; few ids and few instants make events collide."""
+    events: list[tuple[str, Event]] = []
+    for _ in range(rng.randrange(5)):
+        device_id, kind, session_id = f"d{rng.randrange(3)}", rng.choice([Start, End]), rng.randrange(6)
+        at_ms, platform = now_ms - rng.randrange(0, 4_000, 500), rng.choice(list(Platform))
+        events.append((device_id, kind(session_id, at_ms, platform, now_ms, rng.choice([None, "ann"]))))
+    return events
+
+
+def changes_of(rows: Iterable[dict[str, Any]]) -> Counted:
+    """The changes among output rows, in the columns of `oracle.change_row` without the day."""
+    names = COLUMNS["session_changes"][:-1]
+    return Counter(tuple(row[name] for name in names) for row in rows if row["change"])
 
 
 class Handle:

@@ -5,8 +5,8 @@ reference implementation of the rules computes the changes.
 """
 
 import json
-from collections import Counter, defaultdict
-from collections.abc import Callable, Collection, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import astuple, dataclass, field
 from datetime import UTC, datetime
@@ -15,11 +15,11 @@ from pathlib import Path
 from typing import Any
 
 from sessionization.core.events import Change, ChangeKind, Event
-from sessionization.core.session_state import Rules
+from sessionization.core.session_state import Closed, Live, PendingEnd, Rules
 from tests.support.checkpoints import Batch, batches_of, path_of
 from tests.support.grouping import bucket_of, group_of
 from tests.support.messages import Files, Source
-from tests.support.reference import Device, Reference, SessionRow, session_rows
+from tests.support.reference import Device, Reference, SessionRow, entries_of, session_rows
 from tests.support.wire import read
 
 Row = tuple[Any, ...]
@@ -46,6 +46,7 @@ COLUMNS = {
     ),
 }  # fmt: skip
 """The columns that the oracle computes, times as milliseconds. The other columns of `stream_progress` are measured."""
+_STATUS = {Live: "live", Closed: "closed", PendingEnd: "pending_end"}
 
 
 @dataclass
@@ -111,6 +112,15 @@ class Oracle:
             self.tables[table].certain.update(former.tables[table].certain)
         self.changes |= former.changes
 
+    def take_state_of(self, reference: Reference) -> None:
+        """Take the entries, and of each grouping key the first timer."""
+        self.entries = {
+            (device.device_id, session_id, _STATUS[type(entry)])
+            for device in reference.devices()
+            for session_id, entry in entries_of(device, reference.rules).items()
+        }
+        self.timers = {key: min(timers_ms) for key, timers_ms in reference.timers.items()}
+
     def session_rows(self, processed_ms: Iterable[int]) -> dict[tuple[str, int], SessionRow]:
         """The table `sessions` after the changes of these micro-batches, by device and session."""
         return session_rows(change for clock_ms in processed_ms for change in self.changes.get(clock_ms, ()))
@@ -124,15 +134,13 @@ class Oracle:
         )  # fmt: skip
 
 
-class QuickReference(Reference):
-    """A faster reference: it indexes the devices of a grouping key, and skips most work on devices without events."""
+class JobReference(Reference):
+    """The reference with a job's grouping keys; it begins with given devices, and counts the rows of the state."""
 
     def __init__(self, rules: Rules, groups: int | None, hash_key: str = "") -> None:
         key_of = (lambda device_id: device_id) if groups is None else partial(group_of, groups, hash_key=hash_key)
         super().__init__(rules, key_of, is_grouped=groups is not None)
         self._groups, self._hash_key = groups, hash_key
-        self._known: defaultdict[str, dict[str, Device]] = defaultdict(dict)
-        self._touched: defaultdict[str, dict[str, Device]] = defaultdict(dict)
 
     def state_rows(self) -> range:
         """The possible numbers of rows in the operator's state: one row per entry.
@@ -140,11 +148,12 @@ class QuickReference(Reference):
         With groups, from one row per group, if all its devices are recent, to one more row for every bucket.
         """
         if self._groups is not None:
-            buckets = {bucket_of(self._groups, device_id, self._hash_key) for device_id in self.remembered}
+            buckets = {bucket_of(self._groups, device.device_id, self._hash_key) for device in self.devices()}
             groups = {group for group, _ in buckets}
             return range(len(groups), len(groups) + len(buckets) + 1)
-        devices = self.remembered.values()
-        rows = sum(len(device.closed) + len(device.pending_ends) + (device.live is not None) for device in devices)
+        rows = sum(
+            len(device.closed) + len(device.pending_ends) + (device.live is not None) for device in self.devices()
+        )
         return range(rows, rows + 1)
 
     def begin_with(self, devices: Iterable[Device], newest_ms: int) -> None:
@@ -152,34 +161,12 @@ class QuickReference(Reference):
         self._now_ms = newest_ms
         for device in devices:
             key = self.key_of(device.device_id)
-            self.remembered[device.device_id] = self._known[key][device.device_id] = device
+            self.remembered.setdefault(key, {})[device.device_id] = device
             if device.live is not None:
                 device.live.last_beat = self._newest_instant(key, newest_ms)
-        for key in list(self._known):
+        for key in self.remembered:
             if (needed_ms := self._needed_ms(key)) is not None:
                 self.timers[key] = {needed_ms}
-
-    def micro_batch(self, now_ms: int, events: Iterable[tuple[str, Event]]) -> list[tuple[str, Change]]:
-        self._touched.clear()
-        for key, timers_ms in self.timers.items():
-            if min(timers_ms) <= now_ms:
-                self._touched[key] = self._known[key]
-        return super().micro_batch(now_ms, events)
-
-    def _apply(self, device: Device, event: Event) -> None:
-        key = self.key_of(device.device_id)
-        self._known[key][device.device_id] = self._touched[key][device.device_id] = device
-        super()._apply(device, event)
-
-    def _devices(self, key: str) -> list[Device]:
-        return list(self._touched[key].values())
-
-    def _all_devices(self, key: str) -> Collection[Device]:
-        return self._known[key].values()
-
-    def _drop(self, device: Device) -> None:
-        del self._known[self.key_of(device.device_id)][device.device_id]
-        super()._drop(device)
 
 
 def build_oracle(
@@ -204,26 +191,26 @@ def build_oracle(
     oracle = Oracle(digest, groups)
     source = source or Files()
     layout = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))
-    reference = QuickReference(rules, groups, layout["hash_key"])
+    reference = JobReference(rules, groups, layout["hash_key"])
     if former is not None:
         reference.begin_with(deepcopy(former.remembered), former.newest_ms)
     for query, play in (("sessionize", partial(_sessionize, reference)), ("archive", _archive)):
         batches = batches_of(checkpoints / query)
         oracle.files[query] = [path_of(uri) for batch in batches if batch.is_committed for uri in batch.files]
         play(source, oracle, batches)
-    oracle.remembered = list(reference.remembered.values())
+    oracle.remembered = reference.devices()
     if former is not None:
         oracle.taken_over_ms = former.newest_ms
         oracle.add_former(former)
     return oracle
 
 
-def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
+def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     rows = 0
     batches = [batch for batch in batches if not batch.is_repartitioning]
     for batch in batches:
         if not batch.is_committed:
-            oracle.entries, oracle.timers = _entries(reference), _first_timers(reference)
+            oracle.take_state_of(reference)
         results = [read(message.stream, message.value, message.ingested_ms) for message in source.messages_of(batch)]
         events: list[tuple[str, Event]] = [result for result in results if not isinstance(result, str)]
         before = dict(reference.counters)
@@ -244,21 +231,7 @@ def _sessionize(reference: QuickReference, source: Source, oracle: Oracle, batch
         )
         rows = reference.state_rows()
     if all(batch.is_committed for batch in batches):
-        oracle.entries, oracle.timers = _entries(reference), _first_timers(reference)
-
-
-def _first_timers(reference: Reference) -> dict[str, int]:
-    return {key: min(timers_ms) for key, timers_ms in reference.timers.items()}
-
-
-def _entries(reference: Reference) -> set[tuple[str, int, str]]:
-    entries = set()
-    for device in reference.remembered.values():
-        live = [] if device.live is None else [(device.live.newest_change.session_id, "live")]
-        closed = [(session.newest_change.session_id, "closed") for session in device.closed]
-        pending = [(entry.end.session_id, "pending_end") for entry in device.pending_ends]
-        entries |= {(device.device_id, *entry) for entry in (*live, *closed, *pending)}
-    return entries
+        oracle.take_state_of(reference)
 
 
 def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:

@@ -1,16 +1,17 @@
 """The session rules a second time: slow, mutable and obvious, written from docs/session-rules.md alone.
 
 `core/session_rules.py` runs in production. The property tests compare it with this model. The two therefore
-share only the types of `core/events.py` and the rules' settings: the other finds a misreading in one of them.
+share only the types of events, changes and entries, and the rules' settings: the other finds a misreading in one of
+them.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, field
 from typing import Literal
 from zlib import crc32
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
-from sessionization.core.session_state import Rules
+from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
 
 _END_REASONS_OF_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
 """The end reasons that no later End replaces. A remembered session is orphaned only if a warm start read it."""
@@ -55,7 +56,7 @@ class Device:
 
 
 class Reference:
-    """All devices, and the timers of each grouping key; only `micro_batch` changes them.
+    """The devices and the timers of each grouping key; only `micro_batch` changes them.
 
     `is_grouped`: a key that remembers anything has a timer for the next instant, as with device groups.
     """
@@ -66,7 +67,7 @@ class Reference:
         self.rules = rules
         self.key_of = key_of
         self.is_grouped = is_grouped
-        self.remembered: dict[str, Device] = {}
+        self.remembered: dict[str, dict[str, Device]] = {}
         self.timers: dict[str, set[int]] = {}
         self.counters = {"events": 0, "duplicate_start": 0, "duplicate_end": 0, "evicted": 0}
         self._now_ms = 0
@@ -83,28 +84,30 @@ class Reference:
         }
         for device_id, event in rows:
             self._cause = event
-            self._apply(self.remembered.setdefault(device_id, Device(device_id)), event)
+            devices = self.remembered.setdefault(self.key_of(device_id), {})
+            self._apply(devices.setdefault(device_id, Device(device_id)), event)
         self._cause = None
         for key, before_ms in needed_before.items():
             needed_ms = self._needed_ms(key)
             if needed_ms is not None and (before_ms is None or needed_ms < before_ms):
                 self.timers.setdefault(key, set()).add(needed_ms)
-            for device in self._devices(key):
-                if key in due:
-                    self._fire(device, key)
-                if not device.sessions() and not device.pending_ends:
-                    self._drop(device)
             if key in due:
-                after_firing = {self._needed_ms(key), *self.timers.pop(key)}
-                if left_ms := {timer_ms for timer_ms in after_firing if timer_ms is not None and timer_ms > now_ms}:
-                    self.timers[key] = left_ms
+                self._fire_all(key)
         return self._changes
 
-    def _drop(self, device: Device) -> None:
-        del self.remembered[device.device_id]
+    def devices(self) -> list[Device]:
+        return [device for devices in self.remembered.values() for device in devices.values()]
 
-    def _devices(self, key: str) -> list[Device]:
-        return [device for device in self.remembered.values() if self.key_of(device.device_id) == key]
+    def _fire_all(self, key: str) -> None:
+        devices = self.remembered.pop(key, {})
+        for device in devices.values():
+            self._fire(device, key)
+        left = {device.device_id: device for device in devices.values() if device.sessions() or device.pending_ends}
+        if left:
+            self.remembered[key] = left
+        after_firing = {self._needed_ms(key), *self.timers.pop(key)}
+        if left_ms := {timer_ms for timer_ms in after_firing if timer_ms is not None and timer_ms > self._now_ms}:
+            self.timers[key] = left_ms
 
     def _apply(self, device: Device, event: Event) -> None:
         self.counters["events"] += 1
@@ -184,7 +187,7 @@ class Reference:
 
     def _needed_ms(self, key: str) -> int | None:
         """The instant for which the entries of a key need a timer."""
-        devices = self._all_devices(key)
+        devices = self.remembered.get(key, {}).values()
         if not any(device.live or device.closed or device.pending_ends for device in devices):
             return None
         instant = self._newest_instant(key, self._now_ms) + 1
@@ -194,9 +197,6 @@ class Reference:
             while self._instant_ms(key, instant) < min(deadlines_ms):
                 instant += 1
         return self._instant_ms(key, instant)
-
-    def _all_devices(self, key: str) -> Collection[Device]:
-        return self._devices(key)
 
     def _instant_ms(self, key: str, k: int) -> int:
         return k * self.rules.heartbeat_ms + crc32(key.encode("utf-8")) % self.rules.heartbeat_ms
@@ -215,6 +215,25 @@ class Reference:
         event_ms, ingested_ms = (self._cause.at_ms, self._cause.ingested_ms) if self._cause else (None, None)
         change = change._replace(processed_ms=self._now_ms, event_ms=event_ms, ingested_ms=ingested_ms)
         self._changes.append((device.device_id, change))
+
+
+def entries_of(device: Device, rules: Rules) -> dict[int, SessionState]:
+    """A device's entries as the core holds them, in the order in which the bound forgets them."""
+    entries: dict[int, SessionState] = {}
+    if device.live is not None:
+        change = device.live.newest_change
+        live = Live(device.live.started_ms, device.live.opened_ms, change.account_id, change.platform)
+        entries[change.session_id] = live
+    for place, session in enumerate(device.closed):
+        change, closed_ms = session.newest_change, session.deadline_ms - rules.late_retention_ms
+        end = change.ended_ms, change.end_reason, change.revision, change.foreground_s
+        who = change.account_id, change.platform
+        entries[change.session_id] = Closed(session.started_ms, *end, *who, closed_ms, place)
+    for place, waiting in enumerate(device.pending_ends, len(device.closed)):
+        end_event, seen_ms = waiting.end, waiting.deadline_ms - rules.late_retention_ms
+        content = end_event.at_ms, end_event.foreground_s, end_event.account_id, end_event.platform
+        entries[end_event.session_id] = PendingEnd(*content, seen_ms, place)
+    return entries
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,9 +1,9 @@
-"""`concurrent_sessions` and `account_sessions` equal the same figures counted instant by instant in Python."""
+"""`concurrent_sessions` and `account_sessions` equal the same figures counted in Python."""
 
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -22,6 +22,7 @@ pytestmark = pytest.mark.spark
 MINUTE_MS = 60_000
 NOON_MS = 1_767_268_800_000  # 2026-01-01T12:00:00Z
 STEP_MS = 20_000
+FOR_EVER_MS = 2 * NOON_MS
 
 
 @dataclass(frozen=True)
@@ -34,12 +35,12 @@ class PlayedSession:
     ended_ms: int | None
 
 
-def evening(seed: int, count: int) -> list[PlayedSession]:
+def evening(seed: int, count: int, begin_ms: int = NOON_MS) -> list[PlayedSession]:
     """Sessions of few players at few instants: they touch, overlap or take no time; some lack a Start or an account."""
     rng = random.Random(seed)
     played = []
     for session_id in range(count):
-        started_ms = NOON_MS + rng.randrange(600) * STEP_MS
+        started_ms = begin_ms + rng.randrange(600) * STEP_MS
         ended_ms = started_ms + rng.choice([0, 1, 1, 2, 3, 20]) * STEP_MS
         played.append(
             PlayedSession(
@@ -51,7 +52,7 @@ def evening(seed: int, count: int) -> list[PlayedSession]:
                 ended_ms=ended_ms,
             )
         )
-    live = PlayedSession("d9", count, "ann", "pc", NOON_MS + 599 * STEP_MS, None)
+    live = PlayedSession("d9", count, "ann", "pc", begin_ms + 599 * STEP_MS, None)
     return [*played, live]
 
 
@@ -115,19 +116,13 @@ def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_
     location = empty_tables(spark, TableLocation(tmp_path), owner="test")
     day_ago_ms = wall_clock_ms() - DAY_MS
     from_ms, old_ms = day_ago_ms + 5 * MINUTE_MS, day_ago_ms - 3 * DAY_MS
-    shift_ms = day_ago_ms - 100 * MINUTE_MS - NOON_MS
-    shifted = [
-        replace(
-            session,
-            started_ms=None if session.started_ms is None else session.started_ms + shift_ms,
-            ended_ms=None if session.ended_ms is None else session.ended_ms + shift_ms,
-        )
-        for session in evening(2, 120)
-    ]
     long_ms = old_ms + DAY_MS
-    shifted.append(PlayedSession("long", 997, None, "pc", long_ms, from_ms + 50 * MINUTE_MS))
-    shifted.append(PlayedSession("live", 998, None, "pc", long_ms, None))
-    append_sessions(spark, location, map(row_of, shifted))
+    played = [
+        *evening(2, 120, day_ago_ms - 100 * MINUTE_MS),
+        PlayedSession("long", 997, None, "pc", long_ms, from_ms + 50 * MINUTE_MS),
+        PlayedSession("live", 998, None, "pc", long_ms, None),
+    ]
+    append_sessions(spark, location, map(row_of, played))
     append_sessions(spark, location, [row_of(PlayedSession("old", 999, None, "pc", old_ms, old_ms + MINUTE_MS))])
     create_views(spark, location, ("concurrent_sessions", "recent_concurrent_sessions"))
 
@@ -163,34 +158,22 @@ def test_sessions_of_an_account_that_overlap_or_touch_are_merged(
 
 
 def merged(played: list[PlayedSession]) -> Iterator[tuple]:
-    """Sessions of an account, merged while any two groups share an instant; both ends count."""
-    groups = [[session] for session in played if session.account_id is not None and session.started_ms is not None]
+    """The sessions of each account, merged where they share an instant; both ends count."""
+    known = [session for session in played if session.account_id is not None and session.started_ms is not None]
+    groups: list[list[PlayedSession]] = []
+    for session in sorted(known, key=lambda session: (session.account_id, session.started_ms)):
+        last = groups[-1] if groups else []
+        if last and last[0].account_id == session.account_id and session.started_ms <= max(map(end_of, last)):
+            last.append(session)
+        else:
+            groups.append([session])
     for group in groups:
-        if not group:
-            continue
-        while True:
-            touching = [other for other in groups if other is not group and other and shares_an_instant(group, other)]
-            if not touching:
-                break
-            for other in touching:
-                group.extend(other)
-                other.clear()
-    for group in groups:
-        if group:
-            is_live = any(session.ended_ms is None for session in group)
-            yield (
-                group[0].account_id, min(session.started_ms for session in group),
-                0 if is_live else max(session.ended_ms for session in group), len(group),
-                len({session.device_id for session in group}), sorted({session.platform for session in group}),
-            )  # fmt: skip
+        ended_ms = max(map(end_of, group))
+        yield (
+            group[0].account_id, group[0].started_ms, 0 if ended_ms == FOR_EVER_MS else ended_ms, len(group),
+            len({session.device_id for session in group}), sorted({session.platform for session in group}),
+        )  # fmt: skip
 
 
-def shares_an_instant(group: list[PlayedSession], other_group: list[PlayedSession]) -> bool:
-    for_ever = NOON_MS * 2
-    return any(
-        session.account_id == other.account_id
-        and session.started_ms <= (other.ended_ms or for_ever)
-        and other.started_ms <= (session.ended_ms or for_ever)
-        for session in group
-        for other in other_group
-    )
+def end_of(session: PlayedSession) -> int:
+    return FOR_EVER_MS if session.ended_ms is None else session.ended_ms

@@ -1,10 +1,17 @@
-"""How a table is named for SQL and for Delta's own methods."""
+"""Where tables are: how SQL and Delta name them, the statements that name them, and the warning on S3."""
 
+import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
+from sessionization.hadoop_path import parse_location
+from sessionization.spark.tables import s3_commits
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.s3_commits import single_driver_warning
+from sessionization.spark.tables.statements import Kind, fill_in, names_of, read_statement
+from sessionization.spark.tables.views import session_view_sql
 
 
 @pytest.mark.parametrize(
@@ -20,3 +27,84 @@ def test_deltas_methods_take_no_catalog_before_sparks_own_schemas(
     location: TableLocation, for_sql: str, for_delta: str
 ) -> None:
     assert (location.sql_name("sessions"), location.delta_name("sessions")) == (for_sql, for_delta)
+
+
+FILES = [(kind, name) for kind in ("tables", "views") for name in names_of(kind)]
+
+
+@pytest.mark.parametrize(("kind", "name"), FILES)
+def test_a_file_is_one_pasteable_statement_that_creates_what_it_is_named_after(kind: Kind, name: str) -> None:
+    statement = read_statement(kind, name)
+    begin = {"tables": "CREATE TABLE IF NOT EXISTS", "views": "CREATE OR REPLACE VIEW"}[kind]
+    assert re.findall(r"^CREATE .*", statement, re.MULTILINE) == [f"{begin} ${{schema}}.{name} ("]
+    assert statement.endswith(";\n")
+    assert set(re.findall(r"\$\{(\w+)\}", statement)) <= {"schema", "checkpoint", "heartbeat_window_s"}
+    known = names_of("tables") + names_of("views")
+    assert set(re.findall(r"\$\{schema\}\.(\w+)", statement)) <= {*known}
+    assert max(map(len, statement.splitlines())) <= 120
+
+
+def test_a_name_is_filled_in_whole_and_a_value_as_text() -> None:
+    statement = "CREATE TABLE ${schema}.sessions ('owner' = '${checkpoint}')"
+    in_catalog = TableLocation(None, "games", "pr`od").sql_name
+    assert (
+        fill_in(statement, in_catalog, checkpoint="id") == "CREATE TABLE `games`.`pr``od`.`sessions` ('owner' = 'id')"
+    )
+    with pytest.raises(KeyError, match="checkpoint"):
+        fill_in(statement, in_catalog)
+
+
+def test_a_session_view_is_temporary_and_reads_the_tables_that_it_is_given() -> None:
+    statement = session_view_sql("live_sessions", lambda name: f"of_{name}", heartbeat_ms=30_500)
+    assert "CREATE OR REPLACE TEMPORARY VIEW live_sessions (" in statement
+    assert "FROM of_sessions s" in statement
+    assert "at - INTERVAL 722 SECONDS" in statement
+
+
+SETTING = "spark.delta.logStore.s3a.impl"
+
+
+def spark(place: str = "", **conf: str) -> SimpleNamespace:
+    """A session with these settings, whose catalog has its tables at `place`."""
+    rows = [SimpleNamespace(location=f"{place}/job_lease")]
+    return SimpleNamespace(conf=SimpleNamespace(get=conf.get), sql=lambda _query: SimpleNamespace(collect=lambda: rows))
+
+
+def at(text: str) -> TableLocation:
+    return TableLocation(parse_location(text))
+
+
+@pytest.mark.parametrize(
+    "conf",
+    [
+        {},
+        {SETTING: "io.delta.storage.S3SingleDriverLogStore"},
+        {"spark.delta.logStore.class": "io.delta.storage.HDFSLogStore"},
+        {"spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore"},  # of another scheme
+    ],
+)
+def test_tables_on_s3_have_one_driver(conf: dict[str, str]) -> None:
+    warning = single_driver_warning(spark(**conf), at("s3a://games/tables"))
+    assert warning is not None
+    assert "LogStore lets a commit of one driver replace another's" in warning
+    assert "\n" not in warning
+
+
+@pytest.mark.parametrize("setting", [SETTING, SETTING.removeprefix("spark."), "spark.delta.logStore.class"])
+def test_a_log_store_for_several_drivers_needs_no_warning(setting: str) -> None:
+    conf = {setting: "io.delta.storage.S3DynamoDBLogStore"}
+    assert single_driver_warning(spark(**conf), at("s3a://games/tables")) is None
+
+
+@pytest.mark.parametrize("location", ["hdfs://host/tables", "abfss://games@host/tables", "gs://games/tables"])
+def test_other_storages_refuse_the_second_commit(location: str) -> None:
+    assert single_driver_warning(spark(), at(location)) is None
+    assert single_driver_warning(spark(), TableLocation(Path("/mnt/games"))) is None
+
+
+def test_the_tables_of_a_catalog_may_be_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
+    location = TableLocation(None, "spark_catalog", "games")
+    assert single_driver_warning(spark("s3a://games/tables"), location) is not None
+    assert single_driver_warning(spark("file:/mnt/games"), location) is None
+    monkeypatch.setattr(s3_commits, "on_databricks", lambda: True)
+    assert single_driver_warning(spark("s3://games/tables"), location) is None

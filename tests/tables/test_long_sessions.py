@@ -4,7 +4,6 @@ One session lasts three hours; the End of another one comes a day late.
 """
 
 from datetime import UTC, date, datetime, time, timedelta
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -18,7 +17,6 @@ from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
-from tests.support.grouping import group_of
 from tests.support.operator_engine import Engine
 from tests.support.warehouse import empty_tables, merge_changes
 
@@ -37,12 +35,9 @@ DURATION_MS = 3 * HOUR_MS
 Changes = list[dict[str, Any]]
 
 
-def play_session(
-    device_id: str, end_comes_ms: int, until_ms: int, every_ms: int, device_groups: int | None = None
-) -> Changes:
+def play_session(device_id: str, end_comes_ms: int, until_ms: int, every_ms: int) -> Changes:
     """The changes of a three-hour session, in micro-batches from its Start on; its End comes after `end_comes_ms`."""
-    engine = Engine(RULES, device_groups)
-    key_of = (lambda device_id: device_id) if device_groups is None else partial(group_of, device_groups)
+    engine = Engine(RULES)
     start, end_ingested_ms = Start(1, BEGIN_MS, Platform.PC, BEGIN_MS, "ann"), BEGIN_MS + end_comes_ms
     events: dict[int, Event] = {
         BEGIN_MS: start,
@@ -51,7 +46,7 @@ def play_session(
     return [
         row
         for now_ms in range(BEGIN_MS, BEGIN_MS + until_ms, every_ms)
-        for row in engine.micro_batch(now_ms, [(device_id, events[now_ms])] if now_ms in events else [], key_of)
+        for row in engine.micro_batch(now_ms, [(device_id, events[now_ms])] if now_ms in events else [])
         if row["change"] is not None
     ]
 
@@ -123,13 +118,3 @@ def test_a_long_session_and_an_end_a_day_late_are_reported_and_counted_once(
         assert tables.daily_counts("session_flow", "change_date") == days
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
-
-
-@pytest.mark.parametrize("device_groups", [1, 32])
-def test_device_groups_do_not_change_long_sessions(device_groups: int) -> None:
-    assert reasons(play_session("long", DURATION_MS, DURATION_MS + HOUR_MS, RULES.heartbeat_ms, device_groups)) == [
-        "started", "reported"
-    ]  # fmt: skip
-    assert reasons(play_session("late", DAY_MS, DAY_MS + HOUR_MS, 5 * MINUTE_MS, device_groups)) == [
-        "started", "timed_out", "orphaned"
-    ]  # fmt: skip

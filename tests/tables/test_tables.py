@@ -52,11 +52,6 @@ def connected(spark: SparkSession) -> Any:
     return SimpleNamespace(sql=spark.sql, catalog=spark.catalog)
 
 
-def test_tables_of_another_checkpoint_are_refused(spark: SparkSession, location: TableLocation) -> None:
-    with pytest.raises(CheckpointError, match="written by another checkpoint"):
-        create_tables(spark, location, owner="theirs", may_create=True)
-
-
 def test_a_session_without_a_jvm_finds_the_tables(connected: Any, location: TableLocation, tmp_path: Path) -> None:
     assert location.missing(connected, TABLES) == []
     with pytest.raises(ConfigurationError, match="does not hold session_changes, sessions"):

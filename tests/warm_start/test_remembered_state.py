@@ -9,6 +9,7 @@ from sessionization.core.heartbeat_grid import Grid, grid_for_key
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
 from sessionization.spark.warm_start.remembered_state import MemorySpan, resume
 from tests.support.core_driver import Driver
+from tests.support.histories import without_places
 from tests.support.random_histories import History, histories, law_settings, rules_that_forget_nothing
 from tests.support.replayed import merge_equal_clocks
 
@@ -36,13 +37,6 @@ def resumed(entries: dict[int, SessionState], *events: Event) -> tuple[dict[int,
     return resume(entries, {event.ingested_ms: [event] for event in events}, GRID, SPAN)
 
 
-def without_order(sessions: dict[int, SessionState]) -> dict[int, SessionState]:
-    return {
-        session_id: entry if isinstance(entry, Live) else replace(entry, closing_order=0)
-        for session_id, entry in sessions.items()
-    }
-
-
 @law_settings(300)
 @given(rules_that_forget_nothing, histories(max_batches=30, max_rows=4))
 def test_the_entries_and_the_events_without_a_change_give_the_state_back(rules: Rules, history: History) -> None:
@@ -65,7 +59,7 @@ def test_the_entries_and_the_events_without_a_change_give_the_state_back(rules: 
                 if device == device_id and key not in changed:
                     micro_batches.setdefault(batch.now_ms, []).append(event)
         sessions, unread = resume(stored, micro_batches, grid_for_key(device_id, rules.heartbeat_ms), span)
-        assert without_order(sessions) == without_order(expected)
+        assert without_places(sessions) == without_places(expected)
         assert unread == []
 
 
@@ -80,7 +74,7 @@ def test_an_event_that_would_change_something_was_not_applied() -> None:
     events = start(3, 4), end(2, 3), end(1, 2)
     sessions, unread = resumed(entries, *events)
     assert unread == list(events)
-    assert without_order(sessions) == entries
+    assert without_places(sessions) == entries
 
 
 def test_an_event_later_than_the_newest_micro_batch_was_not_applied() -> None:

@@ -14,9 +14,7 @@ from pyspark.sql import SparkSession
 from sessionization.backfill.backfill_job import backfill
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
 from sessionization.spark.input.topic_offsets import TopicRange
 from sessionization.spark.job_context import JobContext
@@ -24,7 +22,7 @@ from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
 from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import initial_state, read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from tests.support.changes import NOW_MS, a_change
@@ -32,6 +30,7 @@ from tests.support.settings import settings_of
 from tests.support.stream_job import Job, message
 from tests.support.waiting import wait_for
 from tests.support.warehouse import empty_tables
+from tests.support.warm_start import archive, warm_context
 
 pytestmark = pytest.mark.spark
 
@@ -176,33 +175,14 @@ WHOLE_START = "half of the sessions are"
 
 def warm_started(spark: SparkSession, location: TableLocation, folder: Path, *partitions: int) -> InitialState:
     """Start with a topic that has these partitions, and with another topic that was never read."""
-    settings = settings_of(
-        SessionizeSettings,
-        source="kafka",
-        bootstrap_servers="b:9092",
-        warehouse=location.warehouse,
-        checkpoints=folder,
-        from_sessions=True,
-    )
-    checkpoint = open_checkpoint(
-        folder, PinnedSettings.of(settings, str(location)), settings.rules.of_sessions, warm=True
-    )
+    context = warm_context(spark, location, folder, source="kafka", bootstrap_servers="b:9092")
     with pytest.MonkeyPatch.context() as patch:
         topics = {"pc_sessions": dict.fromkeys(partitions, 5), "console_sessions": {0: 3}}
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
         patch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(topics, ends))
-        state = warm_start(JobContext(spark, settings, checkpoint, location))
-    checkpoint.save_as_warm()
+        state = warm_start(context)
+    context.checkpoint.save_as_warm()
     return state
-
-
-def archive_offset(spark: SparkSession, location: TableLocation, offset: int) -> None:
-    columns = f"'pc_sessions' AS stream, 0 AS partition, {offset}L AS offset, CAST(NULL AS string) AS file"
-    when = (
-        "TIMESTAMP '2026-11-21 12:00:00' AS ingested_at, CAST('{}' AS binary) AS value, "
-        "DATE '2026-11-21' AS ingest_date"
-    )
-    location.append(spark.sql(f"SELECT {columns}, {when}"), RAW_EVENTS)
 
 
 @pytest.fixture(scope="module")
@@ -212,9 +192,9 @@ def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     empty_tables(spark, location, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
     ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(start, 0)
-    archive_offset(spark, location, 7)
+    archive(spark, location, ("pc_sessions", 0, 7, NOW_MS))
     warm_started(spark, location, folder, 0, 1)
-    archive_offset(spark, location, 8)
+    archive(spark, location, ("pc_sessions", 0, 8, NOW_MS))
     return location, folder
 
 
