@@ -2,8 +2,6 @@
 
 import contextlib
 import re
-import subprocess
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +11,6 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
-from tests.support.job import command, environment
 from tests.support.monitored import AT_MS, NO_PERCENTILES, Session, engine
 
 
@@ -50,21 +47,6 @@ def set_cluster(monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict
     if runtime is not None:
         monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
     monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
-
-
-def test_on_a_laptop_the_job_prints_one_line_and_creates_no_file(tmp_path: Path) -> None:
-    """The check runs before Spark starts and before the job asks a broker: no broker runs at this address."""
-    options = (
-        "--source=kafka", "--bootstrap-servers=127.0.0.1:9", "--sink=kafka", "--mode=real-time", "--trigger=5m",
-        "--warehouse=w", "--checkpoints=c",
-    )  # fmt: skip
-    arguments = command(*options)
-    done = subprocess.run(arguments, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    [line] = done.stderr.splitlines()
-    assert line.startswith("sessionize: --mode real-time needs")
-    assert "Databricks alone" in line
-    assert list(tmp_path.iterdir()) == []
 
 
 def engine_progress(batch_id: int, name: str = "sessionize", **more: Any) -> dict[str, Any]:

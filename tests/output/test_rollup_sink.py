@@ -1,4 +1,4 @@
-"""The sink of `rollup` counts live sessions, compacts in turn, generates code for a large table; writes in parallel."""
+"""The sinks of `sessionize` and `rollup`: code is generated, sessions and late Starts counted, tables compacted in turn."""
 
 from datetime import UTC, datetime
 from unittest.mock import Mock
@@ -55,23 +55,6 @@ def test_a_query_generates_code_after_a_micro_batch_of_many_rows(
         return all(of_the_query.conf.get(name) == value for name, value in GENERATED_CODE_CONF.items())
 
     assert [append(0, 1), append(1, 2), append(2, 1)] == [False, True, True]
-    assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
-
-
-@pytest.mark.long
-def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
-    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(rollup_sink, "GENERATE_CODE_ROWS", 2)
-    of_the_query = spark.newSession()
-    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
-
-    def merge(batch_id: int, session_id: int) -> bool:
-        changes = to_session_changes(of_the_query.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA))
-        sink(changes, batch_id)
-        return all(of_the_query.conf.get(name) == value for name, value in GENERATED_CODE_CONF.items())
-
-    assert [merge(1, 1), merge(2, 2), merge(3, 3), merge(100, 4)] == [False, False, False, True]
     assert spark.conf.get("spark.sql.codegen.wholeStage") == "false", "the other queries have sessions of their own"
 
 
@@ -181,17 +164,3 @@ def test_each_table_is_compacted_and_the_logs_are_cleaned_up_in_turn(
     first = every.index(done[0])
     assert done == every[first:] + every[:first]
     assert check_lease.call_count == len(every)
-
-
-def test_many_rows_are_written_by_several_tasks(
-    spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    assert location.warehouse is not None
-    rows = spark.sparkContext.parallelize([a_change(session_id=number) for number in range(4)], 4)
-    files = []
-    for batch_id, rows_per_task in enumerate((4, 2)):
-        monkeypatch.setattr(sinks, "ROWS_PER_TASK", rows_per_task)
-        before = len(live_files(location.warehouse / SESSION_CHANGES.name))
-        changes_sink(location, [])(spark.createDataFrame(rows, OUTPUT_SCHEMA), batch_id)
-        files.append(len(live_files(location.warehouse / SESSION_CHANGES.name)) - before)
-    assert files == [1, 2]

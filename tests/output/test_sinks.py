@@ -4,10 +4,9 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ArchiveSink, SinkContext
-from sessionization.spark.tables.batch_writer import BatchWriter, newest_appended_batch
+from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 from tests.support.changes import NOW_MS, a_change, changes_sink
 from tests.support.warehouse import empty_tables
 
@@ -46,17 +45,6 @@ def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     assert newest_appended_batch(location, spark, SESSION_CHANGES, "its writer") == 10
     assert newest_appended_batch(location, spark, SESSION_CHANGES, "its") == -1
     assert newest_appended_batch(location, spark, STREAM_PROGRESS, "its writer") == -1
-
-
-def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession, location: TableLocation) -> None:
-    batch = spark.sql(
-        "SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset, 'f' AS file,"
-        " current_timestamp() AS ingested_at, X'FF' AS value, current_date() AS ingest_date, 1L AS value_bytes,"
-        " 'malformed_json' AS reason"
-    )
-    for _ in range(2):
-        ArchiveSink(SinkContext("archive", BatchWriter(location, "writer")))(batch, 5)
-    assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
 
 
 def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_names_the_constraint(
