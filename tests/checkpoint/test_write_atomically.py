@@ -1,14 +1,11 @@
 """Files are written completely or not at all; tests/volume has those of a volume."""
 
-import errno
-import os
 from pathlib import Path
 from typing import NoReturn
 
 import pytest
 
-from sessionization.files import open_whole, write_atomically
-from tests.support.failing import failing_with
+from sessionization.files import open_whole
 
 
 @pytest.fixture
@@ -18,26 +15,8 @@ def file(tmp_path: Path) -> Path:
     return file
 
 
-def refuse(code: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Let every rename fail with this error."""
-    monkeypatch.setattr(Path, "replace", failing_with(code))
-
-
 def content(folder: Path) -> dict[str, str]:
     return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
-
-
-def test_a_file_is_replaced(file: Path) -> None:
-    write_atomically(file, "after")
-    assert content(file.parent) == {"layout.json": "after"}
-
-
-@pytest.mark.parametrize("code", [errno.ENOSYS, errno.EIO, errno.EPERM])
-def test_a_failed_rename_leaves_the_file_as_it_was(file: Path, monkeypatch: pytest.MonkeyPatch, code: int) -> None:
-    refuse(code, monkeypatch)
-    with pytest.raises(OSError, match=os.strerror(code)):
-        write_atomically(file, "after")
-    assert file.read_text(encoding="utf-8") == "before"
 
 
 def test_a_failed_write_leaves_no_file_and_the_former_one(file: Path) -> None:

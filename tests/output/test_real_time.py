@@ -2,16 +2,22 @@
 
 import contextlib
 import re
+import threading
+from pathlib import Path
 from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
 from tests.support.monitored import AT_MS, NO_PERCENTILES, Session, engine
+from tests.support.settings import settings_of
+from tests.support.waiting import expect_no_line
 
 
 class Cluster:
@@ -47,6 +53,16 @@ def set_cluster(monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict
     if runtime is not None:
         monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", runtime)
     monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
+
+
+def test_without_a_cluster_the_job_is_refused_before_it_asks_a_broker_or_creates_a_file(tmp_path: Path) -> None:
+    settings = settings_of(SessionizeSettings,
+        source="kafka", sink="kafka", bootstrap_servers="127.0.0.1:9", mode="real-time", trigger="5m",
+        warehouse=tmp_path / "w", checkpoints=tmp_path / "c",
+    )  # fmt: skip
+    with pytest.raises(ConfigurationError, match="Databricks alone"):
+        run(settings, threading.Event(), JobCallbacks(expect_no_line))
+    assert list(tmp_path.iterdir()) == []
 
 
 def engine_progress(batch_id: int, name: str = "sessionize", **more: Any) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The sinks of `sessionize` and `rollup`: code is generated, sessions and late Starts counted, tables compacted in turn."""
+"""The sinks of `sessionize` and `rollup`: generated code, counts of sessions and of late Starts, compaction in turn."""
 
 from datetime import UTC, datetime
 from unittest.mock import Mock
