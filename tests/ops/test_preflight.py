@@ -1,6 +1,7 @@
 """The preflight says of each thing that the job needs whether it is there, and leaves nothing behind."""
 
 import errno
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -29,6 +30,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder in which a job would find its input, and an empty folder for its checkpoint."""
     (tmp_path / "input" / "pc_sessions").mkdir(parents=True)
     (tmp_path / "input" / "pc_sessions" / "1.json").write_text("{}\n")
+    (tmp_path / "input" / "pc_sessions" / "a.csv").touch()
     (tmp_path / "checkpoints").mkdir()
     return tmp_path
 
@@ -58,9 +60,9 @@ def test_all_is_well_and_nothing_is_left_behind_even_of_a_preflight_that_was_kil
     assert list(found) == CHECKS
     assert failures(found) == {}
     assert found["lease"][1].startswith("not needed")
-    assert found["input"][1].startswith("pc_sessions has 1 files; console_sessions is missing so far")
+    assert re.match("pc_sessions has 1 files; 1 entries of .*: a.csv; console_sessions is missing", found["input"][1])
     assert "the state has the live session" in found["stream"][1]
-    assert [file.name for file in folder.rglob("*") if file.is_file()] == ["1.json"]
+    assert {file.name for file in folder.rglob("*") if file.is_file()} == {"1.json", "a.csv"}
     assert not (folder / "checkpoints" / NAME).exists()
     assert not (folder / "warehouse" / NAME).exists()
 
