@@ -8,7 +8,6 @@ from sessionization import files
 from sessionization.files import finish_replacement, replace_verified
 from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile
-from tests.support.job import ROOT
 from tests.support.volume import run_on_volume
 
 
@@ -116,19 +115,6 @@ def test_a_start_right_after_another_one_finds_the_copy_deleted_that_it_lists(vo
     )
     ended = run_on_volume(script, volume, built)
     assert (ended.stderr, ended.stdout) == ("", "a False\n")
-
-
-def test_the_simulator_writes_whole_files(volume: Path, built: Path) -> None:
-    script = (
-        "import runpy, sys\n"
-        "sys.argv = ['simulate', f'--output={VOLUME}', '--duration=10m', '--devices=20', '--pace=max']\n"
-        f"runpy.run_path('{ROOT}/jobs/simulate.py', run_name='__main__')\n"
-    )
-    ended = run_on_volume(script, volume, built)
-    assert ended.returncode == 0, ended.stderr
-    written = [file.name for file in volume.glob("*/*")]
-    assert written
-    assert all(name.endswith(".json") for name in written)
 
 
 @pytest.fixture
