@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from confluent_kafka import Consumer, Producer, TopicPartition
+from confluent_kafka import Producer
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
@@ -19,6 +19,7 @@ from sessionization.streams import PC_STREAM, STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support.settings import settings_of
 from tests.support.stream_job import message
+from tests.support.topics import Topics
 from tests.support.waiting import wait_for
 
 pytestmark = pytest.mark.spark
@@ -53,10 +54,7 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
     brokers = client_options(spark, settings)
     writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.pace.trigger_ms)
     producer = Producer({"bootstrap.servers": servers})
-    consumer = Consumer({"bootstrap.servers": servers, "group.id": "tests"})
-
-    def sent_count() -> int:
-        return consumer.get_watermark_offsets(TopicPartition(TOPIC, 0), timeout=20)[1]
+    sent = Topics(servers, 1, (TOPIC,))
 
     query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
     try:
@@ -65,13 +63,15 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
                 producer.produce(PC_STREAM, json.dumps(message(number, event, device)))
             producer.produce(PC_STREAM, b"{broken")
             producer.flush()
-            wait_for(lambda: sent_count() > number or not query.isActive, "the change")  # noqa: B023 - called at once
+            wait_for(
+                lambda: sent.ends()[TOPIC, 0] > number or not query.isActive,  # noqa: B023 - called at once
+                "the change",
+            )
         assert query.exception() is None
         assert query.lastProgress is None, "no batch has ended"
-        assert sent_count() == 2
+        assert sent.ends() == {(TOPIC, 0): 2}
     finally:
         query.stop()
-        consumer.close()
     records = spark.read.format("kafka").options(**brokers).option("subscribe", TOPIC).load()
     rows = changes_topic.from_records(records).collect()
     assert {(row.device_id, row.session_id, row.platform, row.change) for row in rows} == {

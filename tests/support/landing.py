@@ -5,12 +5,11 @@ import signal
 import subprocess
 from pathlib import Path
 
-from confluent_kafka import Consumer, TopicPartition
-
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from tests.support import checkpoints
 from tests.support.job import ROOT, Job, command, environment
 from tests.support.kafka_evening import PARTITIONS
+from tests.support.topics import Topics
 
 
 class Landing:
@@ -41,23 +40,9 @@ class Landing:
         return code
 
     def has_landed_everything(self) -> bool:
-        return self.has_landed(self.ends())
-
-    def has_landed(self, ends: checkpoints.Offsets) -> bool:
-        """Whether all changes in the topic before these offsets are in the table."""
+        """Whether all changes in the topic are in the table."""
         assert self._process is not None
         assert self._process.poll() is None
+        ends = Topics(self._servers, PARTITIONS, (OUTPUT_TOPIC,)).ends()
         landed = checkpoints.committed_offsets(self.checkpoints / "land_changes")
         return all(landed.get(partition, 0) >= end for partition, end in ends.items())
-
-    def ends(self) -> checkpoints.Offsets:
-        consumer = Consumer({"bootstrap.servers": self._servers, "group.id": "tests"})
-        try:
-            return {
-                (OUTPUT_TOPIC, number): consumer.get_watermark_offsets(
-                    TopicPartition(OUTPUT_TOPIC, number), timeout=20
-                )[1]
-                for number in range(PARTITIONS)
-            }
-        finally:
-            consumer.close()
