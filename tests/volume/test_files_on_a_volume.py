@@ -82,16 +82,6 @@ def test_a_file_is_written_under_its_own_name(volume: Path, built: Path, script:
     assert {file.name: file.read_text() for file in volume.iterdir()} == {"f": "b"}
 
 
-def test_the_checks_of_preflight_pass_and_name_no_rights(volume: Path, built: Path) -> None:
-    script = (
-        "from sessionization.ops.preflight import check_storage\n"
-        "print(check_storage(VOLUME / 'checkpoints' / 'preflight'))\n"
-    )
-    ended = run_on_volume(script, volume, built)
-    assert ended.stderr == ""
-    assert ended.stdout.startswith("1 MB written, replaced and read in ")
-
-
 def test_the_log_of_takes_is_written_merged_and_read_again(volume: Path, built: Path) -> None:
     script = (
         "from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile\n"

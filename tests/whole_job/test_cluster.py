@@ -42,19 +42,23 @@ STORAGES = [
 ]
 
 
-def job_on(name: str, folder: Path, cluster: Cluster, daemons: ExitStack) -> tuple[Job, Hdfs | S3 | None]:
+def job_on(name: str, spark: SparkSession, folder: Path, cluster: Cluster, daemons: ExitStack) -> Job:
     """A job for the cluster, with its folders on this storage, which is started."""
-    if name == "s3":
+    job: Job
+    if name == "folder":
+        job = Job(folder, *OPTIONS)
+        job.submit_options, job.conf = cluster.submit_options(), CONF
+    elif name == "hdfs":
+        job = RemoteJob(spark, folder, daemons.enter_context(Hdfs(folder / "hdfs")), *OPTIONS)
+        job.submit_options, job.conf = cluster.submit_options(), CONF
+    else:
         s3 = daemons.enter_context(S3(folder / "s3"))
-        job, storage = RemoteJob(folder, s3, *OPTIONS), s3
+        s3.let_reach(spark)
+        job = RemoteJob(spark, folder, s3, *OPTIONS)
         job.submit_options = cluster.submit_options("s3")
         job.conf = {name: value for name, value in s3.settings().items() if name != "spark.jars"} | CONF
-    else:
-        storage = daemons.enter_context(Hdfs(folder / "hdfs")) if name == "hdfs" else None
-        job = Job(folder, *OPTIONS) if storage is None else RemoteJob(folder, storage, *OPTIONS)
-        job.submit_options, job.conf = cluster.submit_options(), CONF
     daemons.callback(job.kill_if_running)
-    return job, storage
+    return job
 
 
 def check_preflight(job: Job, *, is_on_s3: bool) -> None:
@@ -93,7 +97,7 @@ def test_a_job_whose_executor_driver_and_worker_are_killed_loses_and_doubles_not
     third = len(evening) // 3
     with ExitStack() as daemons:
         cluster = daemons.enter_context(Cluster(tmp_path / "machines"))
-        job, storage = job_on(name, tmp_path, cluster, daemons)
+        job = job_on(name, spark, tmp_path, cluster, daemons)
         job.release(evening, third)
         check_preflight(job, is_on_s3=name == "s3")
         job.start()
@@ -114,6 +118,4 @@ def test_a_job_whose_executor_driver_and_worker_are_killed_loses_and_doubles_not
         job.release(evening)
         job.wait_until_done()
         assert job.terminate() == 0
-        if isinstance(storage, S3):
-            storage.let_reach(spark)
         check_every_row(job, spark, GROUPS)
