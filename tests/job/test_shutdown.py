@@ -8,7 +8,6 @@ import pytest
 from sessionization.errors import CheckpointError
 from sessionization.job import shutdown
 from sessionization.spark.checkpoint.folder import QUERIES
-from tests.support.batch_logs import write_batch_logs
 from sessionization.job.summary import RunningTotals, progress_line, summary_lines
 from tests.support.monitored import query_progress, sessionize_progress
 
@@ -58,6 +57,14 @@ def test_a_folder_that_is_away_for_a_while_stops_nothing(tmp_path: Path) -> None
 
 CUT_OFF = "query {} is cut off within a micro-batch: the next start repeats it, and no row is lost"
 BEHIND = "`sessions` may be behind `session_changes` until the next start"
+
+
+def write_batch_logs(query_folder: Path, *, started: int, committed: int, offset: str = "-") -> None:
+    """Write logs in which `started` is the last micro-batch started and `committed` the last one committed."""
+    for log in ("offsets", "commits"):
+        (query_folder / log).mkdir(parents=True, exist_ok=True)
+    (query_folder / "offsets" / str(started)).write_text(f'v1\n{{"batchTimestampMs":1}}\n{offset}')
+    (query_folder / "commits" / str(committed)).write_text("v1\n{}")
 
 
 class Query:

@@ -7,6 +7,9 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
+from sessionization.ops.preflight import preflight
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from tests.support.settings import settings_of
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -18,11 +21,37 @@ from sessionization.ops.preflight import NAME, check_input, check_storage
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
 from tests.support.failing import failing_with
-from tests.support.preflight_run import run, settings
 
 pytestmark = pytest.mark.spark
 
 CHECKS = ["storage", "input", "tables", "lease", "stream"]
+
+
+def settings(folder: Path, **given: Any) -> SessionizeSettings:
+    source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
+    places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
+    return settings_of(SessionizeSettings, **{**source, **places, "mlflow": "off", **given})
+
+
+def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:
+    """By check whether it passed, and its line. The preflight fails exactly if a check does."""
+    lines: list[str] = []
+    failure = None
+    try:
+        preflight(settings, lines.append)
+    except ConfigurationError as error:
+        failure = str(error)
+    found = {}
+    for line in lines:
+        verdict, _, rest = line.partition(" ")
+        name, _, text = rest.strip().partition(": ")
+        if verdict in {"ok", "FAILED"}:
+            found[name] = (verdict == "ok", text)
+    failed = [name for name, (is_ok, _) in found.items() if not is_ok]
+    assert failure == (
+        f"{', '.join(failed)} failed: do what the lines above say, and run this again" if failed else None
+    )
+    return found
 
 
 @pytest.fixture
