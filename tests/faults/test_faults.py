@@ -20,7 +20,7 @@ pytestmark = pytest.mark.job
 
 SEED = 20_260_101
 KILLS = len(Boundary)
-# The counts of Starts of ended sessions have tests of their own (tests/output/test_rollup_sink.py).
+# The counts of Starts of ended sessions have tests of their own (tests/output/test_sinks.py).
 UNCHECKED = {("stream_progress", name) for name in ("state_bytes", "reused_ids", "late_starts")}
 # The boundaries that last long enough for a kill to hit them.
 HIT = {
