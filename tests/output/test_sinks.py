@@ -1,4 +1,4 @@
-"""What the sinks write of a micro-batch, once; what they report and count; code generated, and tables compacted in turn."""
+"""What the sinks write of a micro-batch, once; what they report and count; generated code, and compaction in turn."""
 
 from datetime import UTC, datetime
 from unittest.mock import Mock

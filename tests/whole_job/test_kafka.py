@@ -1,4 +1,4 @@
-"""From Kafka to the tables with a real producer, broker and job: undisturbed, and while leaders change and brokers die."""
+"""From Kafka to the tables with real producer, broker and job: undisturbed, and while leaders change and brokers die."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -9,13 +9,12 @@ from pyspark.sql import SparkSession
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support import checkpoints
-from tests.support.accounts import unaccounted
+from tests.support.harness import differences_of_job
 from tests.support.job import Job
 from tests.support.kafka_evening import GROUPS, OPTIONS, PARTITIONS, RULES, simulator
 from tests.support.metrics_endpoint import MetricsEndpoint
 from tests.support.oracle import Oracle, build_oracle
 from tests.support.prometheus_files import OF_PROMETHEUS, RECORDED, names_in, queries, served_names
-from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import Tables, differences, read_tables
 from tests.support.topics import Topics
 from pathlib import Path
@@ -74,8 +73,10 @@ def _produce_broken(broker: Broker) -> None:
 
 
 @pytest.mark.job
-def test_tables_equal_the_reference(run: Run) -> None:
-    assert differences(run.oracle, run.tables, run.job.checkpoints) == []
+def test_tables_state_and_timers_equal_the_reference_and_every_message_is_accounted_for(
+    run: Run, spark: SparkSession
+) -> None:
+    assert differences_of_job(run.job, run.oracle, run.tables, spark) == []
 
 
 @pytest.mark.job
@@ -85,21 +86,6 @@ def test_every_record_is_archived_once_with_its_position(run: Run) -> None:
     assert archived == Counter((*partition, offset) for partition, end in ends.items() for offset in range(end))
     assert min(ends.values()) > 0
     assert {row["file"] for row in run.tables["raw_events"]} == {None}
-
-
-@pytest.mark.job
-def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> None:
-    entries, timers = entries_and_timers(spark, run.job.checkpoints)
-    assert Counter(entries) == Counter(run.oracle.entries)
-    assert late_timers(timers, run.oracle.timers) == []
-
-
-@pytest.mark.job
-def test_every_message_is_accounted_for(run: Run) -> None:
-    waiting = [
-        (device_id, session_id) for device_id, session_id, status in run.oracle.entries if status == "pending_end"
-    ]
-    assert unaccounted(run.tables, waiting) == []
 
 
 @pytest.mark.job
