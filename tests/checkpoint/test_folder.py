@@ -3,16 +3,17 @@
 import json
 from dataclasses import replace
 from pathlib import Path
+
 import pytest
+
 from sessionization import files
 from sessionization.errors import CheckpointError
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
 from tests.support.settings import settings_of
-from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
-from tests.support.checkpoint_folder import FIXED, begin_micro_batch, reopened
+
 
 def test_a_new_folder_becomes_a_checkpoint_that_the_next_start_recognises(tmp_path: Path) -> None:
     folder = tmp_path / "new" / "checkpoints"

@@ -1,23 +1,16 @@
 """Spark's own logs in a checkpoint: micro-batches are read from them, and deleted files and merged takes forgotten."""
 
 import errno
+import json
 import re
 from collections.abc import Callable
 from pathlib import Path
+
 import pytest
+
 from sessionization import files
-from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint.spark_logs import (
-    StartedBatch,
-    newest_committed_batch,
-    newest_started_batch,
-    oldest_started_batch,
-    read_started_batch,
-    remove_partial_first_entry,
-)
-from tests.support.failing import failing_with
-import json
 from sessionization.durations import HOUR_MS
+from sessionization.errors import CheckpointError
 from sessionization.job.job_input import name_interrupted_files
 from sessionization.spark.checkpoint import file_source_log
 from sessionization.spark.checkpoint.file_source_log import (
@@ -28,9 +21,19 @@ from sessionization.spark.checkpoint.file_source_log import (
     interrupted_files,
     log_bytes,
 )
+from sessionization.spark.checkpoint.spark_logs import (
+    StartedBatch,
+    newest_committed_batch,
+    newest_started_batch,
+    oldest_started_batch,
+    read_started_batch,
+    remove_partial_first_entry,
+)
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
 from sessionization.spark.input.source import input_files
+from tests.support.failing import failing_with
 from tests.support.read_files import NOW_MS, OLD_MS, Job, job_in
+
 
 def write_log(query: Path, log: str, name: str, text: str = "v1\n{}") -> None:
     (query / log).mkdir(parents=True, exist_ok=True)

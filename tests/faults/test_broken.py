@@ -1,21 +1,19 @@
-"""What breaks beside a kill: the harness finds a broken sink; damaged state, a full disk and another writer lose nothing."""
+"""Faults beside a kill: the harness finds a broken sink; damaged state, a full disk, another writer lose nothing."""
 
-from collections.abc import Sequence
-from pathlib import Path
-import pytest
-from tests.support.boundaries import Boundary
-from tests.support.harness import play
-from tests.support.tables import differences
-from pyspark.sql import SparkSession
-from tests.support.harness import Scene, compare
 import subprocess
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import suppress
-from tests.support.checkpoints import last_committed
+from pathlib import Path
+
+import pytest
 from delta.tables import DeltaTable
-from tests.support.checkpoints import last_started
+from pyspark.sql import SparkSession
+
+from tests.support.boundaries import Boundary
+from tests.support.checkpoints import last_committed, last_started
 from tests.support.delta import read_table
-from tests.support.harness import Scene
+from tests.support.harness import Scene, compare, play
+from tests.support.tables import differences
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 

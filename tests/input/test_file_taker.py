@@ -252,7 +252,7 @@ def test_a_listing_is_done_shortly_before_a_micro_batch() -> None:
 
 def test_another_failure_of_the_background_is_raised_as_it_is(source: Source, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source.taker, "take", Mock(side_effect=StreamError("the lease is lost")))
-    with source.taker.running(50), pytest.raises(StreamError, match="^the lease is lost$"):
+    with source.taker.running(50), pytest.raises(StreamError, match=r"^the lease is lost$"):
         source.taker.check()
 
 

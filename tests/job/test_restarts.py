@@ -1,28 +1,28 @@
 """A job that starts again: after its clock went back, with other rules after a failure, with a shorter log."""
 
 import json
-from pathlib import Path
-import pytest
-from pyspark.sql import SparkSession
-from sessionization.clock import wall_clock_ms
-from sessionization.job.summary import ClockCheck
-from sessionization.spark.checkpoint.folder import SESSIONIZE
-from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
-from tests.support.in_process import job_running
-from tests.support.stream_job import Job, message
-from sessionization.core.heartbeat_grid import grid_for_key
-from sessionization.spark.tables.schemas import SESSION_CHANGES
-from tests.support.waiting import wait_for
 import threading
 from collections import Counter
 from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.clock import wall_clock_ms
+from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.job import queries as job_queries
+from sessionization.job.summary import ClockCheck
 from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.file_source_log import log_bytes
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.input import file_taker
-from sessionization.spark.tables.schemas import RAW_EVENTS
+from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES
+from tests.support.in_process import job_running
+from tests.support.stream_job import Job, message
+from tests.support.waiting import wait_for
 
 AHEAD_MS = 20 * 60_000
 

@@ -1,14 +1,16 @@
 """How a run ends: the file that stops it, the state of the queries that a stop reports, its totals."""
 
 import threading
-from pathlib import Path
-from sessionization.job.stop_file import stop_on_file
 from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
+
 from sessionization.errors import CheckpointError
 from sessionization.job import shutdown
-from sessionization.spark.checkpoint.folder import QUERIES
+from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import RunningTotals, progress_line, summary_lines
+from sessionization.spark.checkpoint.folder import QUERIES
 from tests.support.monitored import query_progress, sessionize_progress
 
 SOON_S = 0.02

@@ -7,9 +7,6 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any, NoReturn
 
-from sessionization.ops.preflight import preflight
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from tests.support.settings import settings_of
 import pytest
 from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
@@ -17,10 +14,12 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.ops import preflight as module
-from sessionization.ops.preflight import NAME, check_input, check_storage
+from sessionization.ops.preflight import NAME, check_input, check_storage, preflight
+from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
 from tests.support.failing import failing_with
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 

@@ -3,7 +3,9 @@
 import threading
 import time
 from types import SimpleNamespace
+
 import pytest
+
 from sessionization.durations import DurationRange
 from sessionization.spark.output import query_pace
 from sessionization.spark.output.query_pace import QueryPace

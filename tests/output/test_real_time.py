@@ -1,36 +1,36 @@
 """`--mode real-time`: what it needs, what the engine reports, and Spark's own mode without the operator."""
 
 import contextlib
+import json
 import re
 import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
+
 import pytest
-from pyspark.sql import SparkSession
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
+
 from sessionization.errors import ConfigurationError
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
-from tests.support.monitored import AT_MS, NO_PERCENTILES, Session, engine
-from tests.support.settings import settings_of
-from tests.support.waiting import expect_no_line
-import json
-from collections.abc import Iterator
-from confluent_kafka import Producer
-from pyspark.sql import DataFrame, SparkSession
-from pyspark.sql import functions as F
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import read_messages
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
 from sessionization.streams import PC_STREAM, STREAMS
 from sessionization_laptop.broker import Broker
+from tests.support.monitored import AT_MS, NO_PERCENTILES, Session, engine
+from tests.support.settings import settings_of
 from tests.support.stream_job import message
 from tests.support.topics import Topics
-from tests.support.waiting import wait_for
+from tests.support.waiting import expect_no_line, wait_for
 
 TOPIC = "changes-of.a_target"
 
@@ -107,8 +107,6 @@ def test_a_batch_is_stored_and_reported_with_the_values_that_the_engine_knows() 
     fourth = BatchProgress("sessionize", 4, AT_MS, 7, 0, NO_PERCENTILES)
     assert calls == [("store", third), ("report", third), ("store", fourth), ("report", fourth)]
     assert session.listeners == []
-
-
 
 
 @pytest.fixture(scope="module")

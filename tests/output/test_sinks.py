@@ -2,8 +2,10 @@
 
 from datetime import UTC, datetime
 from unittest.mock import Mock
+
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+
 from sessionization.durations import MINUTE_MS
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
@@ -11,18 +13,15 @@ from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import SinkContext, to_session_changes
 from sessionization.spark.tables import compaction, rollup
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.tables.batch_writer import BatchWriter, newest_appended_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 from tests.support.changes import NOW_MS, a_change, changes_sink
 from tests.support.delta import live_files
 from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of
-from pyspark.sql import SparkSession
-from sessionization.spark.tables.batch_writer import newest_appended_batch
-from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
-from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
+
 
 @pytest.fixture
 def location(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> TableLocation:

@@ -48,9 +48,7 @@ class RemoteJob(Job):
             self.look()
             return reached()
 
-        super().wait_until(
-            reached_by_copies, awaited, poll_s=max(poll_s, self._look_every_s), within_s=within_s
-        )
+        super().wait_until(reached_by_copies, awaited, poll_s=max(poll_s, self._look_every_s), within_s=within_s)
 
     def look(self) -> None:
         """Copy what tells how far the job is: Spark's logs, each of one moment, and then the log of the changes."""

@@ -1,13 +1,17 @@
-"""From Kafka to the tables with real producer, broker and job: undisturbed, and while leaders change and brokers die."""
+"""From Kafka to the tables with real producer, broker, job: undisturbed, and while leaders change and brokers die."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
+
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ElectionType, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
+
 from sessionization.streams import STREAMS
-from sessionization_laptop.broker import Broker
+from sessionization_laptop.broker import Broker, _free_ports
 from tests.support import checkpoints
 from tests.support.harness import differences_of_job
 from tests.support.job import Job
@@ -17,12 +21,6 @@ from tests.support.oracle import Oracle, build_oracle
 from tests.support.prometheus_files import OF_PROMETHEUS, RECORDED, names_in, queries, served_names
 from tests.support.tables import Tables, differences, read_tables
 from tests.support.topics import Topics
-from pathlib import Path
-from confluent_kafka import ElectionType
-from confluent_kafka.admin import AdminClient, NewTopic
-from sessionization_laptop.broker import Broker, _free_ports
-from tests.support.oracle import build_oracle
-from tests.support.tables import differences, read_tables
 
 TEN_MEGABYTES = 10 * 1024 * 1024
 

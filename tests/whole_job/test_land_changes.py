@@ -1,12 +1,11 @@
 """Changes go through Kafka and both jobs are killed: the tables equal those of changes appended directly."""
 
-from collections.abc import Iterator
-from pathlib import Path
-
 import os
 import signal
 import subprocess
-from tests.support.job import ROOT, Job, command, environment
+from collections.abc import Iterator
+from pathlib import Path
+
 import pytest
 
 from sessionization.core.session_state import Rules
@@ -14,7 +13,7 @@ from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support import checkpoints
-from tests.support.job import Job
+from tests.support.job import ROOT, Job, command, environment
 from tests.support.kafka_evening import PARTITIONS, simulator
 from tests.support.oracle import build_oracle
 from tests.support.tables import differences, read_tables
