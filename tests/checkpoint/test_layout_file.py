@@ -1,15 +1,27 @@
-"""The layout file of a checkpoint: what it stores, and which one is refused."""
+"""The layout file of a checkpoint: what it stores, which is refused, and the key of its device groups."""
 
+import errno
 import json
+from collections import Counter
+from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
+from pyspark.sql import SparkSession
 
-from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
+from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.files import open_whole
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
+from tests.support.failing import failing_with
+from tests.support.settings import settings_of
+
+DEVICES = ["pc-1", "", "Jos\u00e9", "\U0001f3ae", "a" * 256, *(f"d{number}" for number in range(200))]
 
 
 def test_each_new_checkpoint_hashes_its_grouped_devices_with_a_key_of_its_own(tmp_path: Path) -> None:
@@ -71,3 +83,107 @@ def test_every_pinned_setting_is_stored(tmp_path: Path) -> None:
     other = replace(FIXED, mode="real-time", starting_offsets="latest", output_topic="changes")
     open_checkpoint(tmp_path, other, RULES)
     assert read_checkpoint(tmp_path).pinned == other
+
+
+@pytest.mark.parametrize("read", [reopened, read_checkpoint])
+@pytest.mark.parametrize("changed", [{"created_ms": "soon"}, {"pinned": []}, {"rules": {"heartbeat": 1}}, {"id": ...}])
+def test_a_layout_file_of_another_form_is_an_error(
+    tmp_path: Path, read: Callable[[Path], Checkpoint], changed: dict
+) -> None:
+    reopened(tmp_path)
+    file = tmp_path / "layout.json"
+    layout = json.loads(file.read_text()) | changed
+    file.write_text(json.dumps({name: value for name, value in layout.items() if value is not ...}))
+    with pytest.raises(CheckpointError, match=r"layout\.json is not readable"):
+        read(tmp_path)
+
+
+@pytest.mark.parametrize("text", ["null", "[]", "\xff"])
+def test_a_file_that_is_no_layout_is_an_error_and_begins_no_new_checkpoint(tmp_path: Path, text: str) -> None:
+    (tmp_path / "layout.json").write_text(text, encoding="latin-1")
+    for read in (reopened, read_checkpoint):
+        with pytest.raises(CheckpointError, match=r"layout\.json is not readable"):
+            read(tmp_path)
+
+
+def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    opened = reopened(tmp_path)
+    for name in ("replace_verified", "write_new"):
+        monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", failing_with(errno.ENOSPC))
+    (tmp_path / "layout.json").unlink()
+    for write in (
+        opened.restore_layout_file,
+        opened.save_as_warm,
+        lambda: opened.with_sink("kafka"),
+        lambda: reopened(tmp_path),
+    ):
+        with pytest.raises(ConfigurationError, match=r"cannot be written \(No space left on device\): give a folder"):
+            write()
+
+
+@pytest.fixture
+def file(tmp_path: Path) -> Path:
+    file = tmp_path / "layout.json"
+    file.write_text("before", encoding="utf-8")
+    return file
+
+
+def content(folder: Path) -> dict[str, str]:
+    return {file.name: file.read_text(encoding="utf-8") for file in folder.iterdir()}
+
+
+def test_a_failed_write_leaves_no_file_and_the_former_one(file: Path) -> None:
+    def write_half() -> NoReturn:
+        with open_whole(file) as out:
+            out.write(b"aft")
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        write_half()
+    assert content(file.parent) == {"layout.json": "before"}
+
+
+def test_a_file_that_is_being_written_is_refused_where_that_is_asked(file: Path) -> None:
+    with open_whole(file, "xb") as out:
+        out.write(b"after")
+        with pytest.raises(FileExistsError), open_whole(file, "xb"):
+            pass
+    assert content(file.parent) == {"layout.json": "after"}
+
+
+@pytest.mark.parametrize(
+    ("devices", "layout", "expected"),
+    [
+        (100_000, StateLayout(), "keeps its state by device, not in 32 device groups"),
+        (100, StateLayout(32), "keeps its state in 32 device groups, not by device"),
+        (100_000, StateLayout(32), None),
+        (None, StateLayout(32), None),
+    ],
+)
+def test_a_run_reports_expected_devices_that_the_checkpoint_ignores(
+    devices: int | None, layout: StateLayout, expected: str | None
+) -> None:
+    folders = {"input": Path("in"), "warehouse": Path("w"), "checkpoints": Path("c")}
+    line = explain_ignored_devices(
+        settings_of(SessionizeSettings, **folders, expected_devices=devices), Path("c"), layout
+    )
+    assert line is None if expected is None else line is not None and expected in line and "--from-sessions" in line
+
+
+@pytest.mark.spark
+def test_spark_and_python_compute_the_same_grouping_key(spark: SparkSession) -> None:
+    counts, keys = (1, 32, 1_000_000), ("", "0123456789abcdef")
+    layouts = [StateLayout(), *(StateLayout(count, key) for count in counts for key in keys)]
+    rows = spark.createDataFrame([(device_id,) for device_id in DEVICES], "device_id string")
+    for device_id, *found in rows.select("device_id", *(layout.grouping_key() for layout in layouts)).collect():
+        assert found == [layout.grouping_key_of(device_id) for layout in layouts]
+
+
+def test_ids_of_one_bucket_are_spread_over_all_buckets_by_another_key() -> None:
+    """Ids that fill one bucket are found within seconds for a hash without a key."""
+    ids = [f"d{number}" for number in range(40_000)]
+    one_bucket = [device_id for device_id in ids if StateLayout(1).bucket_of(device_id, 64) == 7]
+    keyed = Counter(StateLayout(1, "secret").bucket_of(device_id, 64) for device_id in one_bucket)
+    assert len(one_bucket) > 500
+    assert len(keyed) == 64
+    assert max(keyed.values()) < 5 * len(one_bucket) / 64

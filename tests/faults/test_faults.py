@@ -1,6 +1,5 @@
 """The job is killed at every boundary of a micro-batch, and its tables equal those of an undisturbed job."""
 
-from collections import Counter
 from collections.abc import Iterator
 from typing import Any
 
@@ -8,19 +7,17 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import EndReason
-from tests.support.accounts import unaccounted
 from tests.support.boundaries import Boundary
-from tests.support.harness import Run, pending_ends, play
+from tests.support.harness import Run, compare, play
 from tests.support.oracle import COLUMNS
-from tests.support.state import entries_and_timers, late_timers
-from tests.support.tables import differences, differences_in
+from tests.support.tables import differences_in
 from tests.support.wire import REASONS
 
 pytestmark = pytest.mark.job
 
 SEED = 20_260_101
 KILLS = len(Boundary)
-# The counts of Starts of ended sessions have tests of their own (tests/output/test_rollup_sink.py).
+# The counts of Starts of ended sessions have tests of their own (tests/output/test_sinks.py).
 UNCHECKED = {("stream_progress", name) for name in ("state_bytes", "reused_ids", "late_starts")}
 # The boundaries that last long enough for a kill to hit them.
 HIT = {
@@ -63,24 +60,11 @@ def test_a_job_whose_engine_dies_says_so_and_ends_with_code_1(run: Run) -> None:
     assert line.endswith("nothing is lost: start again with the same options")
 
 
-def test_tables_equal_the_reference(run: Run) -> None:
-    assert differences(run.oracle, run.actual, run.job.checkpoints) == []
-
-
-@pytest.mark.parametrize("query", ["sessionize", "archive"])
-def test_every_file_is_read_once(run: Run, query: str) -> None:
-    assert Counter(run.oracle.files[query]) == Counter(run.job.input.glob("*/*.json"))
-
-
-def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> None:
-    entries, timers = entries_and_timers(spark, run.job.checkpoints)
-    assert Counter(entries) == Counter(run.oracle.entries)
-    assert late_timers(timers, run.oracle.timers) == []
-
-
-def test_every_message_is_accounted_for(run: Run) -> None:
+def test_tables_state_and_timers_equal_the_reference_and_every_message_is_accounted_for(
+    run: Run, spark: SparkSession
+) -> None:
     """Each message is archived, and is in quarantine or an event: a start, an end, a pending End or a repeat."""
-    assert unaccounted(run.actual, pending_ends(run.oracle)) == []
+    assert compare(run, spark) == []
 
 
 def test_the_evening_needed_every_rule(run: Run) -> None:

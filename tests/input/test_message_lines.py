@@ -1,15 +1,23 @@
-"""Lines of files: whole, cut, compressed and damaged."""
+"""Lines of files: whole, cut, compressed and damaged; those at a URI are like those in a folder."""
 
 import gzip
 import tracemalloc
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from pyspark.sql import SparkSession
 
+from sessionization.hadoop_path import HadoopPath
+from sessionization.spark.checkpoint.take_log import take_numbers
 from sessionization.spark.input import message_lines
+from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.message_lines import read_lines
+from sessionization.spark.input.parse import MAX_VALUE_BYTES
+from sessionization.spark.input.source import file_messages
+from sessionization.spark.input.taken_lines import read_taken_files
 
 MOST = 10
 MB = 1024 * 1024
@@ -102,3 +110,38 @@ def test_a_deleted_file_is_one_empty_message_and_a_lost_mount_an_error(tmp_path:
         messages(tmp_path / "a.json")
     (tmp_path / ".keep").touch()
     assert messages(tmp_path / "a.json") == [(b"", 0)]
+
+
+FILES = {
+    "lines.json": b'{"a":1}\n \t\r\n\n{"b":2}\r\n{"c":"\xff"}',
+    "long.jsonl": b"x" * MAX_VALUE_BYTES + b"\n" + b"y" * (MAX_VALUE_BYTES + 1) + b"\r\n" + b"z" * 200_000,
+    "packed.ndjson.gz": gzip.compress(b"in a .gz\n" + b"w" * 100_000),
+    "_hidden.json": b"hidden\n",
+    "other.txt": b"of another ending\n",
+}
+
+
+@pytest.mark.spark
+def test_files_at_a_uri_give_the_rows_of_files_in_a_folder(spark: SparkSession, tmp_path: Path) -> None:
+    folder, log = tmp_path / "in", tmp_path / "log"
+    (folder / "pc_sessions").mkdir(parents=True)
+    for name, content in FILES.items():
+        (folder / "pc_sessions" / name).write_bytes(content)
+
+    FileTaker(folder, log, tasks=1).take()
+    [number] = take_numbers(log)
+    takes = pa.RecordBatch.from_pydict({"value": (log / f"{number}.take").read_text().splitlines()})
+    taken = [row for batch in read_taken_files(iter([takes])) for row in batch.to_pylist()]
+    assert max(row["value_bytes"] for row in taken) == 200_000
+
+    messages = file_messages(spark, HadoopPath(f"file://{folder}"), tmp_path / "unused")
+    query = (
+        messages.writeStream.format("memory")
+        .queryName("uri_messages")
+        .option("checkpointLocation", str(tmp_path / "c"))
+    )
+    query.trigger(availableNow=True).start().awaitTermination(60)
+    rows = spark.table("uri_messages").collect()
+    assert sorted((row.stream, Path(row.file).name, bytes(row.value), row.value_bytes) for row in rows) == sorted(
+        (row["stream"], Path(row["file"]).name, row["value"], row["value_bytes"]) for row in taken
+    )

@@ -6,8 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.ops.preflight import check_input
-from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, UNREADABLE, list_folder, printable
+from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, list_folder, printable
 from tests.support.failing import failing_with
 
 
@@ -41,17 +40,6 @@ def test_each_entry_is_read_or_counted_with_its_reason(tmp_path: Path) -> None:
 def test_a_name_is_printed_in_one_line_with_its_bytes_that_are_no_utf8() -> None:
     assert printable(os.fsdecode(b"sp\xe4t.csv")) == "sp\\xe4t.csv"
     assert printable("line\nbreak é.csv") == "line\\nbreak é.csv"
-
-
-def test_preflight_names_what_is_not_read(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fill(tmp_path / "pc_sessions", "good.json", "secret\n.json", "a.csv")
-    access = os.access
-    monkeypatch.setattr(os, "access", lambda path, mode: "secret" not in path and access(path, mode))
-    line = check_input(tmp_path)
-    assert line.startswith("pc_sessions has 1 files; ")
-    assert f"1 entries of pc_sessions {UNREADABLE}: secret\\n.json" in line
-    assert "a.csv" in line
-    assert line.endswith("console_sessions is missing so far")
 
 
 @pytest.mark.parametrize("number", [errno.EACCES, errno.ENOTCONN])

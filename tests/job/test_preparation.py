@@ -21,6 +21,7 @@ from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import explain_engine_death
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
+from tests.support.checkpoint_folder import begin_micro_batch
 from tests.support.settings import settings_of
 
 
@@ -72,45 +73,30 @@ def test_a_stop_during_the_start_exits_with_code_0_even_after_an_error() -> None
     assert stopped.value.exit_code == 0
 
 
-def test_the_layout_file_is_restored_once_this_checkpoint_owns_the_tables(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+@pytest.fixture
+def settings(tmp_path: Path) -> SessionizeSettings:
+    return settings_of(SessionizeSettings, input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
+
+
+def test_a_start_gets_its_own_layout_file_back_and_a_refused_change_of_the_sink_starts_no_query(
+    settings: SessionizeSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Another start on the same new folder writes its own layout file before the tables exist."""
-    settings = settings_of(SessionizeSettings, input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
+    folder, rules = settings.state.checkpoints, settings.rules.of_sessions
     fixed = PinnedSettings.of(settings, "tables")
-    ours = open_checkpoint(settings.state.checkpoints, fixed, settings.rules.of_sessions)
+    ours = open_checkpoint(folder, fixed, rules).with_sink("kafka")
 
     def create_tables(*_args: object, **_options: object) -> None:
-        (settings.state.checkpoints / "layout.json").unlink()
-        assert open_checkpoint(settings.state.checkpoints, fixed, settings.rules.of_sessions).id != ours.id
-
-    def raise_stopped(*_args: object) -> None:
-        raise StoppedError
+        (folder / "layout.json").unlink()
+        assert open_checkpoint(folder, fixed, rules).id != ours.id
 
     monkeypatch.setattr(preparation, "create_tables", create_tables)
-    monkeypatch.setattr(preparation, "ProgressLog", raise_stopped)  # the next step
-    with pytest.raises(StoppedError):
-        prepare(JobContext(None, settings, ours, TableLocation(settings.tables.warehouse)), threading.Event())
-    assert open_checkpoint(settings.state.checkpoints, fixed, settings.rules.of_sessions).id == ours.id
-
-
-@pytest.mark.parametrize(("sink", "is_refused"), [("kafka", True), ("tables", False)])
-def test_a_refused_change_of_the_sink_prevents_the_start_of_queries(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, *, sink: str, is_refused: bool
-) -> None:
-    settings = settings_of(SessionizeSettings, input=tmp_path, warehouse=tmp_path / "w", checkpoints=tmp_path / "c")
-    checkpoint = open_checkpoint(
-        settings.state.checkpoints, PinnedSettings.of(settings, "tables"), settings.rules.of_sessions
-    ).with_sink(sink)
-    (settings.state.checkpoints / "sessionize" / "offsets").mkdir(parents=True)
-    (settings.state.checkpoints / "sessionize" / "offsets" / "0").touch()
-
-    monkeypatch.setattr(preparation, "create_tables", lambda *_args, **_options: None)
-    monkeypatch.setattr(preparation, "store_heartbeat", lambda *_args: None)
+    monkeypatch.setattr(preparation, "store_heartbeat", lambda *_args: begin_micro_batch(folder, 0, 1_000))
     monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(newest={}))
     monkeypatch.setattr(preparation, "newest_appended_batch", lambda *_args: -1)
-    with pytest.raises(CheckpointError) if is_refused else nullcontext():
-        prepare(JobContext(None, settings, checkpoint, TableLocation(settings.tables.warehouse)), threading.Event())
+    with pytest.raises(CheckpointError, match="was created with --sink kafka and is not done"):
+        prepare(JobContext(None, settings, ours, TableLocation(settings.tables.warehouse)), threading.Event())
+    assert read_checkpoint(folder).id == ours.id
 
 
 @pytest.mark.parametrize("is_refused", [True, False])

@@ -1,4 +1,4 @@
-"""A stop reports the state of the three queries that the checkpoint shows once they have stopped."""
+"""How a run ends: the file that stops it, the state of the queries that a stop reports, its totals."""
 
 import threading
 from collections.abc import Iterator
@@ -8,11 +8,65 @@ import pytest
 
 from sessionization.errors import CheckpointError
 from sessionization.job import shutdown
+from sessionization.job.stop_file import stop_on_file
+from sessionization.job.summary import RunningTotals, progress_line, summary_lines
 from sessionization.spark.checkpoint.folder import QUERIES
-from tests.support.batch_logs import write_batch_logs
+from tests.support.monitored import query_progress, sessionize_progress
+
+SOON_S = 0.02
+
+
+def _watched(folder: Path, lines: list[str]) -> threading.Event:
+    stop = threading.Event()
+    stop_on_file(folder, stop, lines.append, SOON_S)
+    return stop
+
+
+def test_a_new_file_stops_the_run_and_is_deleted(tmp_path: Path) -> None:
+    lines: list[str] = []
+    stop = _watched(tmp_path, lines)
+    assert not stop.wait(5 * SOON_S)
+    (tmp_path / "stop").touch()
+    assert stop.wait(10)
+    watcher = next((thread for thread in threading.enumerate() if thread.name == "stop file"), None)
+    if watcher is not None:
+        watcher.join(10)
+    assert not (tmp_path / "stop").exists()
+    assert lines == [f"stopping, because there is a file {tmp_path / 'stop'}"]
+
+
+def test_a_file_from_before_the_start_stops_nothing(tmp_path: Path) -> None:
+    lines: list[str] = []
+    (tmp_path / "stop").write_text("stop\n")
+    stop = _watched(tmp_path, lines)
+    assert not (tmp_path / "stop").exists()
+    assert not stop.wait(5 * SOON_S)
+    (tmp_path / "stop").touch()
+    assert stop.wait(10)
+    assert "is from before this start" in lines[0]
+
+
+def test_a_folder_that_is_away_for_a_while_stops_nothing(tmp_path: Path) -> None:
+    folder = tmp_path / "checkpoints"
+    folder.mkdir()
+    stop = _watched(folder, [])
+    folder.rmdir()
+    assert not stop.wait(5 * SOON_S)
+    folder.mkdir()
+    (folder / "stop").touch()
+    assert stop.wait(10)
+
 
 CUT_OFF = "query {} is cut off within a micro-batch: the next start repeats it, and no row is lost"
 BEHIND = "`sessions` may be behind `session_changes` until the next start"
+
+
+def write_batch_logs(query_folder: Path, *, started: int, committed: int, offset: str = "-") -> None:
+    """Write logs in which `started` is the last micro-batch started and `committed` the last one committed."""
+    for log in ("offsets", "commits"):
+        (query_folder / log).mkdir(parents=True, exist_ok=True)
+    (query_folder / "offsets" / str(started)).write_text(f'v1\n{{"batchTimestampMs":1}}\n{offset}')
+    (query_folder / "commits" / str(committed)).write_text("v1\n{}")
 
 
 class Query:
@@ -136,3 +190,20 @@ def test_a_checkpoint_that_cannot_be_read_ends_a_stop_unless_a_query_had_failed(
 def test_a_failed_query_is_reported_with_its_cause_and_not_as_cut_off(tmp_path: Path) -> None:
     lines = ["query archive stopped: no space left"]
     assert stop_and_collect(tmp_path, FailedQuery(tmp_path / "archive", started=4)) == (lines, lines)
+
+
+def test_the_micro_batches_of_a_run_add_up() -> None:
+    run = RunningTotals()
+    for progress in (sessionize_progress(0), sessionize_progress(1), query_progress("archive", quarantined=2)):
+        run.add(progress)
+    totals, last = run.snapshot()
+    assert progress_line(totals, last).startswith(
+        "14 events in, 6 started, 10 heartbeats, 8 ended, 2 repeated, 2 quarantined, micro-batch 1 took 500 ms, "
+    )
+    assert summary_lines(61.2, totals, None) == [
+        "ran 61 s",
+        "archived         8 messages, of which quarantined 2",
+        "sessionized      14 events, of which repeated 2 (2 Starts, 0 Ends)",
+        "changes out      6 started, 10 heartbeats, 8 ended (corrections included)",
+        "live now         -",
+    ]

@@ -43,11 +43,12 @@ def test_a_new_job_refuses_a_compacted_topic_a_later_start_warns_and_a_deleted_t
 
         def delete_topic(job: RunningJob) -> None:
             wait_for_micro_batch(settings, job)
-            assert [line for line in job.lines if line.startswith("topic pc_sessions has cleanup.policy=compact:")]
+            said = "topic pc_sessions has cleanup.policy=compact,delete:"
+            assert [line for line in job.lines if line.startswith(said)]
             admin.delete_topics(["console_sessions"])["console_sessions"].result(20)
             wait_for_end(job)
 
-        set_cleanup_policy(admin, "pc_sessions", "compact")
+        set_cleanup_policy(admin, "pc_sessions", "compact,delete")
         assert "query" in error_of(settings, delete_topic)
         assert "has no topic console_sessions now: if it was there before, start" in error_of(settings)
 

@@ -1,7 +1,6 @@
 """Maintenance on real tables, with the job's own statements: it damages nothing that runs at the same time."""
 
 import itertools
-import json
 import os
 import re
 import threading
@@ -16,14 +15,9 @@ from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import maintain as ops
-from sessionization.ops.input_files import delete_read_files
 from sessionization.ops.maintenance_settings import MaintainSettings
-from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
-from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
+from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.engine.newest import newest_update_ms
-from sessionization.spark.input.file_taker import FileTaker
-from sessionization.spark.input.source import file_messages
-from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.tables import location as location_module
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
@@ -47,7 +41,7 @@ pytestmark = pytest.mark.spark
 MESSAGE = (
     "'pc_sessions' AS stream", "CAST(NULL AS int) AS partition", "CAST(NULL AS bigint) AS offset", "'f' AS file",
     "current_timestamp() AS ingested_at", "X'FF' AS value",
-    "date_sub(current_date(), element_at(array(0, 1, 31, 40), CAST(id AS int) + 1)) AS ingest_date",
+    "date_sub(current_date(), element_at(array(0, 1, 31, 401), CAST(id AS int) + 1)) AS ingest_date",
 )  # fmt: skip
 
 
@@ -88,7 +82,7 @@ def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark
 
 
 @pytest.mark.long
-def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_once(
+def test_whole_days_of_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_once(
     spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The files of old heartbeats are removed beforehand, so reading them would fail."""
@@ -105,11 +99,15 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
         location.append(frame_of(spark, SESSION_CHANGES, [change]), SESSION_CHANGES)
     for _ in range(2):  # two files of each day
         location.append(spark.range(0, 4, 1, 1).selectExpr(*MESSAGE), RAW_EVENTS)
+    location.append(spark.range(0, 4, 1, 1).selectExpr(*MESSAGE, "'late' AS reason", "1L AS value_bytes"), QUARANTINE)
+    long_ago = {"query": "rollup", "batch_id": 0, "processed_at": now - timedelta(days=401), "rows_in": 1}
+    location.append(frame_of(spark, STREAM_PROGRESS, [long_ago]), STREAM_PROGRESS)
     location.overwrite(location.read(spark.read, SESSIONS), BACKFILL)
     for file in table.glob(f"change_date={now.date() - timedelta(days=8)}/change=heartbeat/*.parquet"):
         file.unlink()
     lines: list[str] = []
-    ops.maintain(settings.model_copy(update={"retention_ms": 8 * DAY_MS}), lines.append, threading.Event())
+    retentions = {"retention_ms": 8 * DAY_MS, "message_retention_ms": 31 * DAY_MS - 1}
+    ops.maintain(settings.model_copy(update=retentions), lines.append, threading.Event())
     rows = location.read(spark.read, SESSION_CHANGES).select("session_id", "change").collect()
     assert sorted((row.session_id, row.change) for row in rows) == [
         (0, "heartbeat"), (0, "started"), (1, "heartbeat"), (1, "heartbeat"), (1, "started"), (1, "started"),
@@ -119,11 +117,13 @@ def test_old_rows_are_deleted_without_being_read_and_past_days_are_compacted_onc
         "ingest_date = current_date() AS today", "_metadata.file_path AS at"
     )
     counted = rows.groupBy("today").agg(F.countDistinct("at").alias("files"), F.count("*").alias("messages"))
-    assert {(row.today, row.files, row.messages) for row in counted.collect()} == {(False, 1, 2), (True, 2, 2)}
-    assert lines[:3] == [
+    assert {(row.today, row.files, row.messages) for row in counted.collect()} == {(False, 3, 4), (True, 2, 2)}
+    assert lines[:5] == [
         "DELETE of session_changes is done, 2 rows",
         "DELETE of session_changes is done, 1 rows",
-        "DELETE of raw_events is done, 4 rows",
+        "DELETE of raw_events is done, 2 rows",
+        "DELETE of quarantine is done, 1 rows",
+        "DELETE of stream_progress is done, 1 rows",
     ]
     assert f"OPTIMIZE of {QUARANTINE.name} is done" in lines
     assert lines[-1] == "VACUUM of sessions_backfill is done"
@@ -209,40 +209,3 @@ def test_maintenance_deletes_no_change_that_rollup_has_not_read(
     retentions_ms = {retention_ms_of(location.properties(spark, SESSION_CHANGES), key) for key in RETENTION_PROPERTIES}
     assert retentions_ms == {7 * DAY_MS, UNUSED_FILES_RETENTION_MS}
     assert len(list(table.rglob("*.parquet"))) == 1, "what it has read goes"
-
-
-def test_input_files_that_both_queries_have_read_are_deleted(spark: SparkSession, tmp_path: Path) -> None:
-    """`delete_read_files` finds the files that were read in the real engine's own logs."""
-    checkpoints = tmp_path / "check points"
-    stream = tmp_path / "in put" / "pc_sessions"
-    for folder in (checkpoints, stream):
-        folder.mkdir(parents=True)
-    layout = {"pinned": {"source": "files", "input": str(stream.parent)}}
-    (checkpoints / "layout.json").write_text(json.dumps(layout))
-
-    taker = FileTaker(stream.parent, checkpoints / TAKES_FOLDER, 2)
-
-    def read(query: str) -> None:
-        taker.take()
-        lines = file_messages(spark, stream.parent, checkpoints / TAKES_FOLDER)
-        if query == SESSIONIZE:
-            lines = lines.union(
-                tick_stream(spark).selectExpr(
-                    *(f"CAST(NULL AS {field.dataType.simpleString()})" for field in lines.schema)
-                )
-            )
-        writing = lines.writeStream.foreachBatch(lambda batch, _: batch.count()).trigger(once=True)
-        writing.option("checkpointLocation", str(checkpoints / query)).start().awaitTermination(60)
-
-    def deleted() -> int:
-        return delete_read_files(checkpoints, 0, wall_clock_ms() + HOUR_MS, threading.Event())
-
-    (stream / "a ä%.json").write_text("{}\n")
-    read(SESSIONIZE)
-    assert deleted() == 0
-    (stream / "b.json").write_text("{}\n")
-    read(ARCHIVE)
-    assert deleted() == 1
-    assert [file.name for file in stream.iterdir()] == ["b.json"]
-    read(SESSIONIZE)
-    assert deleted() == 1

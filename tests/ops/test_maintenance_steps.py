@@ -2,7 +2,6 @@
 
 import threading
 from collections.abc import Mapping
-from datetime import date
 
 import pytest
 from delta.exceptions import ConcurrentDeleteReadException
@@ -13,7 +12,7 @@ from pyspark.sql import Row
 from sessionization.command_line import parser
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, IncompleteWorkError
-from sessionization.ops.maintain import Step, deletions, maintenance_steps, run_steps
+from sessionization.ops.maintain import Step, maintenance_steps, run_steps
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
@@ -35,38 +34,6 @@ def planned_steps(
     retention_ms: int = UNUSED_FILES_RETENTION_MS, properties: Mapping[str, Mapping[str, str]] = AS_CREATED
 ) -> list[Step]:
     return maintenance_steps(LOCATION, 3, {table.name: retention_ms for table in TABLES}, properties)
-
-
-def test_past_days_are_compacted_and_today_is_not() -> None:
-    assert [step.sql for step in planned_steps() if step.verb == "OPTIMIZE"] == [
-        f"OPTIMIZE `main`.`games`.`{table}` WHERE {day} >= date_sub(current_date(), 3) AND {day} < current_date()"
-        for table, day in (
-            ("session_changes", "change_date"),
-            ("raw_events", "ingest_date"),
-            ("quarantine", "ingest_date"),
-        )
-    ]
-
-
-def test_whole_days_of_old_rows_are_deleted_and_no_row_of_sessions() -> None:
-    settings = parser.read_settings(MaintainSettings, ["--catalog=main", "--schema=games"])
-    settings = settings.model_copy(update={"message_retention_ms": 30 * DAY_MS - 1})
-    steps = deletions(LOCATION, settings, date(2026, 11, 25))
-    assert [step.sql.removeprefix("DELETE FROM `main`.`games`.") for step in steps] == [
-        "`session_changes` WHERE change_date < '2026-11-18' AND change = 'heartbeat'",
-        "`session_changes` WHERE change_date < '2025-10-21'",
-        "`raw_events` WHERE ingest_date < '2026-10-26'",
-        "`quarantine` WHERE ingest_date < '2025-10-21'",
-        "`stream_progress` WHERE processed_at < '2025-10-21'",
-    ]
-
-
-@pytest.mark.parametrize(("count", "line"), [(1234, ", 1,234 rows"), (0, ", 0 rows"), (-1, "")])
-def test_a_deletion_says_how_much_it_deleted(count: int, line: str) -> None:
-    lines: list[str] = []
-    step = Step("session_changes", "DELETE FROM session_changes WHERE old")
-    run_steps([step], lambda _sql: [Row(num_affected_rows=count)], lines.append, threading.Event())
-    assert lines == [f"DELETE of session_changes is done{line}"]
 
 
 def test_every_table_is_vacuumed_by_its_own_property_and_tables_as_created_need_no_other() -> None:

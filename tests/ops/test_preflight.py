@@ -1,6 +1,7 @@
 """The preflight says of each thing that the job needs whether it is there, and leaves nothing behind."""
 
 import errno
+import re
 import threading
 from collections.abc import Callable
 from pathlib import Path
@@ -13,15 +14,43 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import HadoopPath
 from sessionization.ops import preflight as module
-from sessionization.ops.preflight import NAME, check_input, check_storage
+from sessionization.ops.preflight import NAME, check_input, check_storage, preflight
+from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
 from tests.support.failing import failing_with
-from tests.support.preflight_run import run, settings
+from tests.support.settings import settings_of
 
 pytestmark = pytest.mark.spark
 
 CHECKS = ["storage", "input", "tables", "lease", "stream"]
+
+
+def settings(folder: Path, **given: Any) -> SessionizeSettings:
+    source = {} if "bootstrap_servers" in given else {"input": folder / "input"}
+    places = {"warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints"}
+    return settings_of(SessionizeSettings, **{**source, **places, "mlflow": "off", **given})
+
+
+def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:
+    """By check whether it passed, and its line. The preflight fails exactly if a check does."""
+    lines: list[str] = []
+    failure = None
+    try:
+        preflight(settings, lines.append)
+    except ConfigurationError as error:
+        failure = str(error)
+    found = {}
+    for line in lines:
+        verdict, _, rest = line.partition(" ")
+        name, _, text = rest.strip().partition(": ")
+        if verdict in {"ok", "FAILED"}:
+            found[name] = (verdict == "ok", text)
+    failed = [name for name, (is_ok, _) in found.items() if not is_ok]
+    assert failure == (
+        f"{', '.join(failed)} failed: do what the lines above say, and run this again" if failed else None
+    )
+    return found
 
 
 @pytest.fixture
@@ -29,6 +58,7 @@ def folder(tmp_path: Path) -> Path:
     """A folder in which a job would find its input, and an empty folder for its checkpoint."""
     (tmp_path / "input" / "pc_sessions").mkdir(parents=True)
     (tmp_path / "input" / "pc_sessions" / "1.json").write_text("{}\n")
+    (tmp_path / "input" / "pc_sessions" / "a.csv").touch()
     (tmp_path / "checkpoints").mkdir()
     return tmp_path
 
@@ -58,9 +88,9 @@ def test_all_is_well_and_nothing_is_left_behind_even_of_a_preflight_that_was_kil
     assert list(found) == CHECKS
     assert failures(found) == {}
     assert found["lease"][1].startswith("not needed")
-    assert found["input"][1].startswith("pc_sessions has 1 files; console_sessions is missing so far")
+    assert re.match("pc_sessions has 1 files; 1 entries of .*: a.csv; console_sessions is missing", found["input"][1])
     assert "the state has the live session" in found["stream"][1]
-    assert [file.name for file in folder.rglob("*") if file.is_file()] == ["1.json"]
+    assert {file.name for file in folder.rglob("*") if file.is_file()} == {"1.json", "a.csv"}
     assert not (folder / "checkpoints" / NAME).exists()
     assert not (folder / "warehouse" / NAME).exists()
 

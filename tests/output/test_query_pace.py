@@ -1,4 +1,4 @@
-"""How long a query rests after a micro-batch."""
+"""How long a query rests after a micro-batch, and how many entries its state has."""
 
 import threading
 import time
@@ -9,6 +9,7 @@ import pytest
 from sessionization.durations import DurationRange
 from sessionization.spark.output import query_pace
 from sessionization.spark.output.query_pace import QueryPace
+from sessionization.spark.output.state_entries import GroupEntryCounts
 
 DEADLINE_S = 10
 
@@ -70,3 +71,11 @@ def test_the_end_wakes_a_query_that_rests_and_later_ones() -> None:
     began_s = time.monotonic()
     tested.rest(began_s, 0)
     assert time.monotonic() - began_s < DEADLINE_S
+
+
+def test_entries_are_the_sum_of_each_groups_newest_count() -> None:
+    entries = GroupEntryCounts(1_000)
+    assert entries.after(0, [("0", 5)]) is None
+    assert entries.after(1_000, [("1", 7)]) is None
+    assert entries.after(1_001, []) == 12
+    assert entries.after(2_000, [("0", 0)]) == 7

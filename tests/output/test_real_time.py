@@ -1,20 +1,45 @@
-"""`--mode real-time`: a missing requirement is an error before any change; the engine reports the progress."""
+"""`--mode real-time`: what it needs, what the engine reports, and Spark's own mode without the operator."""
 
 import contextlib
+import json
 import re
-import subprocess
+import threading
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
-from pyspark.sql import SparkSession
+from confluent_kafka import Producer
+from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
+from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input.kafka_source import client_options
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.source import read_messages
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
-from tests.support.job import command, environment
+from sessionization.streams import PC_STREAM, STREAMS
+from sessionization_laptop.broker import Broker
 from tests.support.monitored import AT_MS, NO_PERCENTILES, Session, engine
+from tests.support.settings import settings_of
+from tests.support.stream_job import message
+from tests.support.topics import Topics
+from tests.support.waiting import expect_no_line, wait_for
+
+TOPIC = "changes-of.a_target"
+
+
+def settings_for(servers: str, folder: Path) -> SessionizeSettings:
+    return settings_of(SessionizeSettings,
+        source="kafka", bootstrap_servers=servers, sink="kafka", mode="real-time", trigger="10m",
+        output_topic=TOPIC, warehouse=folder / "w", checkpoints=folder / "c",
+    )  # fmt: skip
 
 
 class Cluster:
@@ -52,18 +77,9 @@ def set_cluster(monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict
     monkeypatch.setattr(SparkSession, "builder", Cluster(conf))
 
 
-def test_on_a_laptop_the_job_prints_one_line_and_creates_no_file(tmp_path: Path) -> None:
-    """The check runs before Spark starts and before the job asks a broker: no broker runs at this address."""
-    options = (
-        "--source=kafka", "--bootstrap-servers=127.0.0.1:9", "--sink=kafka", "--mode=real-time", "--trigger=5m",
-        "--warehouse=w", "--checkpoints=c",
-    )  # fmt: skip
-    arguments = command(*options)
-    done = subprocess.run(arguments, env=environment(), cwd=tmp_path, capture_output=True, text=True, check=False)
-    assert (done.returncode, done.stdout) == (2, "")
-    [line] = done.stderr.splitlines()
-    assert line.startswith("sessionize: --mode real-time needs")
-    assert "Databricks alone" in line
+def test_without_a_cluster_the_job_is_refused_before_it_asks_a_broker_or_creates_a_file(tmp_path: Path) -> None:
+    with pytest.raises(ConfigurationError, match="Databricks alone"):
+        run(settings_for("127.0.0.1:9", tmp_path), threading.Event(), JobCallbacks(expect_no_line))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -91,3 +107,54 @@ def test_a_batch_is_stored_and_reported_with_the_values_that_the_engine_knows() 
     fourth = BatchProgress("sessionize", 4, AT_MS, 7, 0, NO_PERCENTILES)
     assert calls == [("store", third), ("report", third), ("store", fourth), ("report", fourth)]
     assert session.listeners == []
+
+
+@pytest.fixture(scope="module")
+def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[str]:
+    with Broker(tmp_path_factory.mktemp("broker")) as broker:
+        broker.create_topics(dict.fromkeys((*STREAMS, TOPIC), 1))
+        yield broker.bootstrap_servers
+
+
+def stateless_changes(events: DataFrame) -> DataFrame:
+    """Replaces the operator, with its columns: every Start is a change, an End is only counted."""
+    values = {name: F.col(name) for name in events.columns} | {
+        "change": F.when(F.col("is_start"), "started"), "revision": F.lit(0), "duration_ms": F.lit(0),
+        "started_ms": F.col("event_ms"), "processed_ms": F.col("ingested_ms"),
+    }  # fmt: skip
+    columns = (values.get(field.name, F.lit(None)).cast(field.dataType).alias(field.name) for field in OUTPUT_SCHEMA)
+    return events.select(*columns)
+
+
+@pytest.mark.spark
+def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, servers: str, tmp_path: Path) -> None:
+    settings = settings_for(servers, tmp_path)
+    limits = EventTimeLimits(settings.rules.max_clock_skew_ms, settings.rules.max_event_age_ms)
+    events = valid_events(parse(read_messages(spark, settings, created_ms=0, max_offsets=None), limits))
+    brokers = client_options(spark, settings)
+    writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.pace.trigger_ms)
+    producer = Producer({"bootstrap.servers": servers})
+    sent = Topics(servers, 1, (TOPIC,))
+
+    query = writer.option("checkpointLocation", str(tmp_path / "c")).start()
+    try:
+        for number, device in enumerate(("d1", "ü")):
+            for event in ("Start", "EndBi"):
+                producer.produce(PC_STREAM, json.dumps(message(number, event, device)))
+            producer.produce(PC_STREAM, b"{broken")
+            producer.flush()
+            wait_for(
+                lambda: sent.ends()[TOPIC, 0] > number or not query.isActive,  # noqa: B023 - called at once
+                "the change",
+            )
+        assert query.exception() is None
+        assert query.lastProgress is None, "no batch has ended"
+        assert sent.ends() == {(TOPIC, 0): 2}
+    finally:
+        query.stop()
+    records = spark.read.format("kafka").options(**brokers).option("subscribe", TOPIC).load()
+    rows = changes_topic.from_records(records).collect()
+    assert {(row.device_id, row.session_id, row.platform, row.change) for row in rows} == {
+        ("d1", 0, "pc", "started"), ("ü", 1, "pc", "started"),
+    }  # fmt: skip
+    assert all(row.started_at == row.event_at <= row.processed_at for row in rows)

@@ -206,20 +206,23 @@ def play(
 
 
 def compare(run: Run, spark: SparkSession) -> list[str]:
-    """All differences: in tables, files read, state and timers, and messages without a trace."""
-    found = differences(run.oracle, run.actual, run.job.checkpoints)
-    files = Counter(run.job.input.glob("*/*.json"))
-    found += [
-        f"{query} has not read every file once" for query, read in run.oracle.files.items() if Counter(read) != files
-    ]
-    entries, timers = entries_and_timers(spark, run.job.checkpoints)
-    missing, too_much = Counter(run.oracle.entries) - Counter(entries), Counter(entries) - Counter(run.oracle.entries)
+    """All differences of a run, and whether its last stop failed."""
+    found = differences_of_job(run.job, run.oracle, run.actual, spark)
+    return found if run.exit_code == 0 else [*found, f"the last stop ended with exit code {run.exit_code}"]
+
+
+def differences_of_job(job: Job, oracle: Oracle, actual: Tables, spark: SparkSession) -> list[str]:
+    """All differences of a stopped job: in tables, files read, state and timers, and messages without a trace."""
+    found = differences(oracle, actual, job.checkpoints)
+    files = Counter(job.input.glob("*/*.json"))
+    found += [f"{query} has not read every file once" for query, read in oracle.files.items() if Counter(read) != files]
+    entries, timers = entries_and_timers(spark, job.location_of(job.checkpoints))
+    missing, too_much = Counter(oracle.entries) - Counter(entries), Counter(entries) - Counter(oracle.entries)
     if missing or too_much:
         found.append(f"state: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
-    if late := late_timers(timers, run.oracle.timers):
+    if late := late_timers(timers, oracle.timers):
         found.append(f"timers: none in time for {late[:_NAMED]}")
-    found += unaccounted(run.actual, pending_ends(run.oracle))
-    return found if run.exit_code == 0 else [*found, f"the last stop ended with exit code {run.exit_code}"]
+    return found + unaccounted(actual, pending_ends(oracle))
 
 
 def pending_ends(oracle: Oracle) -> list[tuple[str, int]]:

@@ -1,16 +1,15 @@
 """HDFS on this machine: a name node and a data node, each the real daemon in a process of its own."""
 
+import json
 import os
 import re
 import subprocess
+from http.client import HTTPConnection
 from pathlib import Path
-
-import requests
 
 from sessionization_laptop.engine.jars import jar_paths
 from sessionization_laptop.engine.java import java_executable
 from tests.support.daemons import LoggingDaemons
-from tests.support.hdfs_files import HdfsFiles
 from tests.support.job import SPARK
 
 _NAME_NODE = "org.apache.hadoop.hdfs.server.namenode.NameNode"
@@ -46,11 +45,10 @@ _SETTINGS = {
 class Hdfs(LoggingDaemons):
     """HDFS on free ports of 127.0.0.1, with one copy of each block. It ends with this process, and is used once.
 
-    `uri` is where Spark reaches it: `hdfs://127.0.0.1:PORT`. `files` reads and writes it without Spark.
+    `uri` is where Spark reaches it: `hdfs://127.0.0.1:PORT`.
     """
 
     uri: str
-    files: HdfsFiles
     look_every_s = 0.2  # a look costs a dozen requests
 
     def _start(self) -> None:
@@ -63,18 +61,10 @@ class Hdfs(LoggingDaemons):
         rpc = self._found(_RPC_PORT, name_node, log)
         web = self._found(_WEB_PORT, name_node, log)
         self.uri = f"hdfs://127.0.0.1:{rpc[1]}"
-        self.files = HdfsFiles(f"127.0.0.1:{web[1]}")
         blocks = {"fs.defaultFS": self.uri, "dfs.datanode.data.dir": (self._folder / "blocks").as_uri()}
         log, data_node = self._launch_node("data-node", _DATA_NODE, blocks)
         self._found(_REGISTERED, data_node, log)
-        self._wait_until(self._is_writable, data_node, log)
-
-    def _is_writable(self) -> bool:
-        try:
-            self.files.write("/.probe", b"")
-        except requests.HTTPError:  # the name node does not know yet how much the data node can take
-            return False
-        return True
+        self._wait_until(lambda: _is_writable(int(web[1])), data_node, log)
 
     def _launch_node(
         self, name: str, main_class: str, settings: dict[str, str], *arguments: str
@@ -84,3 +74,11 @@ class Hdfs(LoggingDaemons):
         class_path = os.pathsep.join(map(str, (self._folder, *jars)))
         options = [f"-D{name}={value}" for name, value in (_SETTINGS | settings).items()]
         return self._launch(name, [java_executable(), *_JVM, "-cp", class_path, main_class, *options, *arguments])
+
+
+def _is_writable(web_port: int) -> bool:
+    """Whether the name node knows how much its data node can take."""
+    asking = HTTPConnection("127.0.0.1", web_port, timeout=20)
+    asking.request("GET", "/jmx?qry=Hadoop:service=NameNode,name=FSNamesystemState")
+    [state] = json.load(asking.getresponse())["beans"]
+    return bool(state["CapacityRemaining"] > 0)

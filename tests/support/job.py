@@ -7,7 +7,6 @@ import sys
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from functools import partial
 from pathlib import Path
 from typing import Self
 
@@ -15,8 +14,6 @@ import pyspark
 import pytest
 
 from sessionization.job.stop_file import STOP_FILE
-from sessionization.spark.checkpoint.folder import ROLLUP
-from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization_laptop.engine.java import java_home
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.support.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
@@ -188,8 +185,7 @@ class Job:
     def wait_until_done(self, within_s: float = _LONGEST_S) -> None:
         """Wait until the tables, also `sessions`, hold everything that follows from the input; needs a live session."""
         self.wait_until(self._has_read_everything, "all input is read", poll_s=0.2, within_s=within_s)
-        log = self.warehouse / "session_changes" / "_delta_log"
-        newest = max(int(path.stem) for path in log.glob("*.json"))
+        newest = self._newest_change()
         self.wait_until(
             lambda: merged_before(self.checkpoints / "rollup") > newest,
             "all changes are merged",
@@ -204,25 +200,34 @@ class Job:
             self.wait_until_done()
             assert self.terminate() == 0
 
-    def come_to_rest(self, *names: str) -> None:
-        """Stop gracefully, and again until these queries have no unfinished micro-batch; one stop mostly suffices.
+    def come_to_rest(self) -> None:
+        """Stop gracefully with everything committed and merged, as an erasure requires; one stop mostly suffices.
 
         If micro-batches take longer than the trigger, there is no pause to stop in. The next start then has a trigger
         of a minute: its first micro-batches run at once, and the pause after them is long even on a slow machine.
         """
-        queries = [self.checkpoints / name for name in names]
         more = self.more
         for _ in range(_STOPS):
             self._send_sigterm()
             assert self.wait_for_end(within_s=_LONGEST_S) == 0, self.output_lines()[-3:]
             self.more = more
-            if _are_at_rest(queries):
+            if self._is_at_rest():
                 return
             self.more = (*more, _LONG_TRIGGER)
             self.start()
-            self.wait_until(partial(_are_at_rest, queries), "the started micro-batches are committed")
-        msg = f"each of {_STOPS} stops has left a micro-batch half done"
+            self.wait_until(self._is_at_rest, "all that has started is committed and merged")
+        msg = f"something is half done or not merged after each of {_STOPS} stops"
         raise AssertionError(msg)
+
+    def _is_at_rest(self) -> bool:
+        """Whether each query has committed every micro-batch that it has started, and `sessions` has all changes."""
+        queries = [self.checkpoints / name for name in QUERIES]
+        is_done = all(last_committed(query) == last_started(query) for query in queries)
+        return is_done and merged_before(self.checkpoints / "rollup") > self._newest_change()
+
+    def _newest_change(self) -> int:
+        """The newest version of `session_changes`."""
+        return max(int(path.stem) for path in (self.warehouse / "session_changes" / "_delta_log").glob("*.json"))
 
     def _has_read_everything(self) -> bool:
         """Whether both queries that read the input have committed all of it."""
@@ -318,21 +323,3 @@ class Job:
     def _running(self) -> subprocess.Popen[bytes]:
         assert self._process is not None
         return self._process
-
-
-def _are_at_rest(queries: Sequence[Path]) -> bool:
-    """Whether each query has committed every micro-batch that it has started."""
-    return all(last_committed(query) == last_started(query) for query in queries)
-
-
-def come_to_rest(job: Job) -> None:
-    """Stop the job with everything committed and read, as an erasure requires. A busy machine needs several stops."""
-    log = job.warehouse / SESSION_CHANGES.name / "_delta_log"
-    for _ in range(_STOPS):
-        job.come_to_rest(*QUERIES)
-        if merged_before(job.checkpoints / ROLLUP) > max(int(path.stem) for path in log.glob("*.json")):
-            return
-        job.start()
-        job.wait_until_done()
-    msg = f"`sessions` is behind after each of {_STOPS} stops"
-    raise AssertionError(msg)

@@ -2,18 +2,16 @@
 
 import os
 import signal
-from collections import Counter
 
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.support.accounts import unaccounted
 from tests.support.checkpoints import last_committed, last_started
 from tests.support.evening import Evening
+from tests.support.harness import differences_of_job
 from tests.support.job import QUERIES, Job
 from tests.support.oracle import build_oracle
-from tests.support.state import entries_and_timers, late_timers
-from tests.support.tables import differences, read_tables
+from tests.support.tables import read_tables
 
 RULES = Rules(heartbeat_ms=5_000)
 OPTIONS = ("--heartbeat=5s", "--archive-every=2s", "--rollup-every=2s")
@@ -78,15 +76,8 @@ def _read_to_the_end(job: Job) -> None:
 def check_every_row(job: Job, spark: SparkSession, groups: int | None = None) -> None:
     """Compare the tables, by a copy, and the state with what follows from the input; `groups` is `--device-groups`."""
     job.pull()
-    oracle, tables = build_oracle(job.checkpoints, RULES, groups=groups), read_tables(job.warehouse)
-    found = differences(oracle, tables, job.checkpoints)
-    assert found == [], found
-    files = Counter(job.input.glob("*/*.json"))
-    assert Counter(oracle.files["sessionize"]) == Counter(oracle.files["archive"]) == files
-    entries, timers = entries_and_timers(spark, job.location_of(job.checkpoints))
-    assert Counter(entries) == Counter(oracle.entries)
-    assert late_timers(timers, oracle.timers) == []
-    assert unaccounted(tables, [entry[:2] for entry in entries if entry[2] == "pending_end"]) == []
+    oracle = build_oracle(job.checkpoints, RULES, groups=groups)
+    assert differences_of_job(job, oracle, read_tables(job.warehouse), spark) == []
 
 
 def _leaves_a_micro_batch_half_done(job: Job, query: str, evening: Evening) -> bool:

@@ -1,9 +1,9 @@
-"""The two topics on a broker, read independently of the job."""
+"""Topics on a broker, read independently of the job."""
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
@@ -20,10 +20,12 @@ _AT_ONCE = 10_000
 
 @dataclass(frozen=True)
 class Topics:
-    """Both topics on a broker, each with this number of partitions."""
+    """Topics on a broker, by default the two of messages, each with this number of partitions."""
 
     bootstrap_servers: str
     partitions: int
+    names: tuple[str, ...] = STREAMS
+    client_options: Mapping[str, str] = field(default_factory=dict)
 
     @property
     def options(self) -> tuple[str, ...]:
@@ -57,7 +59,7 @@ class Topics:
             records.close()
 
     def _topic_partitions(self) -> list[TopicPartition]:
-        return [TopicPartition(topic, partition) for topic in STREAMS for partition in range(self.partitions)]
+        return [TopicPartition(topic, partition) for topic in self.names for partition in range(self.partitions)]
 
     def _consumer(self) -> Consumer:
         settings = {
@@ -66,7 +68,7 @@ class Topics:
             "enable.auto.commit": False,
             "queued.max.messages.kbytes": 16_384,
         }
-        return Consumer(settings)
+        return Consumer({**settings, **self.client_options})
 
 
 class Records:

@@ -8,7 +8,6 @@ from sessionization import files
 from sessionization.files import finish_replacement, replace_verified
 from sessionization.spark.checkpoint import take_log
 from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile
-from tests.support.job import ROOT
 from tests.support.volume import run_on_volume
 
 
@@ -83,16 +82,6 @@ def test_a_file_is_written_under_its_own_name(volume: Path, built: Path, script:
     assert {file.name: file.read_text() for file in volume.iterdir()} == {"f": "b"}
 
 
-def test_the_checks_of_preflight_pass_and_name_no_rights(volume: Path, built: Path) -> None:
-    script = (
-        "from sessionization.ops.preflight import check_storage\n"
-        "print(check_storage(VOLUME / 'checkpoints' / 'preflight'))\n"
-    )
-    ended = run_on_volume(script, volume, built)
-    assert ended.stderr == ""
-    assert ended.stdout.startswith("1 MB written, replaced and read in ")
-
-
 def test_the_log_of_takes_is_written_merged_and_read_again(volume: Path, built: Path) -> None:
     script = (
         "from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile\n"
@@ -116,19 +105,6 @@ def test_a_start_right_after_another_one_finds_the_copy_deleted_that_it_lists(vo
     )
     ended = run_on_volume(script, volume, built)
     assert (ended.stderr, ended.stdout) == ("", "a False\n")
-
-
-def test_the_simulator_writes_whole_files(volume: Path, built: Path) -> None:
-    script = (
-        "import runpy, sys\n"
-        "sys.argv = ['simulate', f'--output={VOLUME}', '--duration=10m', '--devices=20', '--pace=max']\n"
-        f"runpy.run_path('{ROOT}/jobs/simulate.py', run_name='__main__')\n"
-    )
-    ended = run_on_volume(script, volume, built)
-    assert ended.returncode == 0, ended.stderr
-    written = [file.name for file in volume.glob("*/*")]
-    assert written
-    assert all(name.endswith(".json") for name in written)
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
-from tests.support.job import ROOT, come_to_rest
+from tests.support.job import ROOT
 from tests.support.oracle import COLUMNS, Oracle, build_oracle
 from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import differences, read_tables, split_progress
@@ -52,7 +52,7 @@ class Deployment(VolumeJob):
         """Start the stream, and stop it with everything read, committed and merged."""
         self.start()
         self.wait_until_done()
-        come_to_rest(self)
+        self.come_to_rest()
 
     def do(self, name: str, *options: str) -> None:
         """Run another job on the tables and the checkpoint."""

@@ -13,12 +13,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
-from tests.support.accounts import unaccounted, unaccounted_ends
+from tests.support.accounts import unaccounted_ends
 from tests.support.evening import ENDS_MS, Evening
+from tests.support.harness import differences_of_job, pending_ends
 from tests.support.job import Job
 from tests.support.oracle import build_oracle
-from tests.support.state import entries_and_timers
-from tests.support.tables import differences, read_tables
+from tests.support.tables import read_tables
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -50,7 +50,7 @@ def test_every_line_of_a_full_folder_is_archived_once_and_accounted_for(tmp_path
     job.run_until_done()
 
     tables, oracle = read_tables(job.warehouse), build_oracle(job.checkpoints, Rules())
-    assert differences(oracle, tables, job.checkpoints) == []
+    assert differences_of_job(job, oracle, tables, spark) == []
     assert {row["status"] for row in tables["sessions"]} == {"live", "ended"}
     lines = Counter(
         (path.parent.name, line) for path in job.input.glob("*/*.json") for line in path.read_bytes().splitlines()
@@ -61,9 +61,6 @@ def test_every_line_of_a_full_folder_is_archived_once_and_accounted_for(tmp_path
     assert started["one"] == SESSIONS
     assert [row["device_id"] for row in tables["sessions"] if row["status"] == "live"].count("one") == 1
 
-    entries, _ = entries_and_timers(spark, job.checkpoints)
-    assert Counter(entries) == Counter(oracle.entries)
-    waiting = [entry[:2] for entry in entries if entry[2] == "pending_end"]
+    waiting = pending_ends(oracle)
     assert waiting
-    assert unaccounted(tables, waiting) == []
     assert unaccounted_ends(tables, waiting) == 0

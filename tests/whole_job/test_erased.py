@@ -20,7 +20,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
-from tests.support.job import Job, come_to_rest
+from tests.support.job import Job
 from tests.support.remains import encodings, files_that_contain
 from tests.support.settings import settings_of
 
@@ -123,7 +123,7 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
         job.start()
         job.wait_until_done()
         job.wait_until(lambda: file_names_the_account(job.checkpoints, "*.sst"), "it is in a snapshot", poll_s=0.5)
-        come_to_rest(job)
+        job.come_to_rest()
     suffixes = {file.suffix for file in files_that_contain(tmp_path, spark, *TEXTS)}
     assert {".json", ".parquet", ".changelog", ".sst"} <= suffixes
     assert erase_account(job).state == 2
@@ -139,7 +139,7 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
     with job:
         job.start()
         job.wait_until(is_gone, "no file of the checkpoint names it", poll_s=1)
-        come_to_rest(job)
+        job.come_to_rest()
     receipt = erase_account(job)
     assert (receipt.state, receipt.deleted["sessions"]) == (0, 1), "the session that was live has timed out"
 

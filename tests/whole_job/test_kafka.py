@@ -1,27 +1,26 @@
-"""From Kafka to the tables with a real producer, broker and job, undisturbed; test_kafka_leaders.py disturbs it."""
+"""From Kafka to the tables with real producer, broker, job: undisturbed, and while leaders change and brokers die."""
 
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
+from pathlib import Path
 
 import pytest
-from confluent_kafka import Producer
+from confluent_kafka import ElectionType, Producer
+from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
 from sessionization.streams import STREAMS
-from sessionization_laptop.broker import Broker
+from sessionization_laptop.broker import Broker, _free_ports
 from tests.support import checkpoints
-from tests.support.accounts import unaccounted
+from tests.support.harness import differences_of_job
 from tests.support.job import Job
 from tests.support.kafka_evening import GROUPS, OPTIONS, PARTITIONS, RULES, simulator
 from tests.support.metrics_endpoint import MetricsEndpoint
 from tests.support.oracle import Oracle, build_oracle
 from tests.support.prometheus_files import OF_PROMETHEUS, RECORDED, names_in, queries, served_names
-from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import Tables, differences, read_tables
 from tests.support.topics import Topics
-
-pytestmark = pytest.mark.job
 
 TEN_MEGABYTES = 10 * 1024 * 1024
 
@@ -71,10 +70,14 @@ def _produce_broken(broker: Broker) -> None:
     assert producer.flush(30) == 0
 
 
-def test_tables_equal_the_reference(run: Run) -> None:
-    assert differences(run.oracle, run.tables, run.job.checkpoints) == []
+@pytest.mark.job
+def test_tables_state_and_timers_equal_the_reference_and_every_message_is_accounted_for(
+    run: Run, spark: SparkSession
+) -> None:
+    assert differences_of_job(run.job, run.oracle, run.tables, spark) == []
 
 
+@pytest.mark.job
 def test_every_record_is_archived_once_with_its_position(run: Run) -> None:
     archived = Counter((row["stream"], row["partition"], row["offset"]) for row in run.tables["raw_events"])
     ends = run.job.topics.ends()
@@ -83,19 +86,7 @@ def test_every_record_is_archived_once_with_its_position(run: Run) -> None:
     assert {row["file"] for row in run.tables["raw_events"]} == {None}
 
 
-def test_state_and_timers_equal_the_reference(run: Run, spark: SparkSession) -> None:
-    entries, timers = entries_and_timers(spark, run.job.checkpoints)
-    assert Counter(entries) == Counter(run.oracle.entries)
-    assert late_timers(timers, run.oracle.timers) == []
-
-
-def test_every_message_is_accounted_for(run: Run) -> None:
-    waiting = [
-        (device_id, session_id) for device_id, session_id, status in run.oracle.entries if status == "pending_end"
-    ]
-    assert unaccounted(run.tables, waiting) == []
-
-
+@pytest.mark.job
 def test_broken_records_are_in_quarantine_unchanged(run: Run) -> None:
     quarantined = Counter((row["reason"], row["value"]) for row in run.tables["quarantine"])
     for value in (None, b"", b"\xff", b'{"appSessionId":1'):
@@ -103,6 +94,7 @@ def test_broken_records_are_in_quarantine_unchanged(run: Run) -> None:
     assert quarantined["oversized", b"x" * TEN_MEGABYTES] == 1
 
 
+@pytest.mark.job
 def test_every_label_that_a_query_of_prometheus_selects_is_served(run: Run) -> None:
     """The rules and the dashboard name series of the job; the fixture has waited for every one of them."""
     for query in queries():
@@ -110,6 +102,84 @@ def test_every_label_that_a_query_of_prometheus_selects_is_served(run: Run) -> N
             assert name in RECORDED or labels <= run.metrics.series[name] | OF_PROMETHEUS, query
 
 
+@pytest.mark.job
 def test_no_micro_batch_reads_more_than_max_offsets_per_trigger(run: Run) -> None:
     rows_in = [row["rows_in"] for row in run.tables["stream_progress"] if row["query"] == "sessionize"]
     assert 0 < max(rows_in) <= 500
+
+
+SHORT_PATIENCE = ("--kafka-option=kafka.default.api.timeout.ms=8000", "--kafka-option=kafka.request.timeout.ms=4000")
+
+
+@pytest.fixture
+def brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
+    """Two brokers; the first is the controller too, so the second can be killed without losing the cluster."""
+    with Broker(tmp_path / "first") as first:
+        settings = (tmp_path / "first" / "server.properties").read_text(encoding="utf-8").splitlines()
+        [voters] = [line.partition("=")[2] for line in settings if line.startswith("controller.quorum.voters=")]
+        address = f"BROKER://127.0.0.1:{_free_ports()[0]}"
+        second = {"process.roles": "broker", "node.id": "2", "controller.quorum.voters": voters}
+        with Broker(tmp_path / "second", second | {"listeners": address, "advertised.listeners": address}) as second:
+            admin = AdminClient({"bootstrap.servers": first.bootstrap_servers})
+            for created in admin.create_topics([NewTopic(topic, PARTITIONS, 2) for topic in STREAMS]).values():
+                created.result(30)
+            yield first, second
+
+
+def leaders(admin: AdminClient) -> set[int]:
+    topics = admin.list_topics(timeout=20).topics
+    return {partition.leader for topic in STREAMS for partition in topics[topic].partitions.values()}
+
+
+@pytest.mark.job
+@pytest.mark.long
+def test_a_change_of_leaders_and_a_restart_of_the_brokers_never_ask_for_a_new_checkpoint(
+    brokers: tuple[Broker, Broker], tmp_path: Path
+) -> None:
+    first, second = brokers
+    admin = AdminClient({"bootstrap.servers": first.bootstrap_servers, "log_level": 0})
+    topics = Topics(first.bootstrap_servers, PARTITIONS)
+    job = Job(tmp_path / "job", *OPTIONS, *SHORT_PATIENCE, topics=topics)
+    sessionize = job.checkpoints / "sessionize"
+
+    def wait_for_micro_batches_with_input() -> None:
+        before, ends = checkpoints.last_committed(sessionize), topics.ends()
+        job.wait_until(lambda: checkpoints.last_committed(sessionize) > before + 1, "micro-batches", poll_s=0.1)
+        job.wait_until(lambda: topics.ends() != ends, "more input", poll_s=0.5)
+
+    with job:
+        with simulator(first):
+            job.start()
+            wait_for_micro_batches_with_input()
+            assert leaders(admin) == {1, 2}
+            second.kill()
+            job.wait_until(lambda: leaders(admin) == {1}, "the first broker leads", poll_s=0.2)
+            wait_for_micro_batches_with_input()
+            second.start()
+
+            def both_lead() -> bool:
+                admin.elect_leaders(ElectionType.PREFERRED).result(20)
+                return leaders(admin) == {1, 2}
+
+            job.wait_until(both_lead, "both brokers lead", poll_s=0.5)
+            job.wait_for_running_micro_batch()
+            job.kill()
+            job.start()
+            wait_for_micro_batches_with_input()
+        second.stop()
+        first.stop()
+        assert job.wait_for_end(within_s=240) == 1
+        assert "start again with the same options" in job.output_lines()[-1]
+        first.start()
+        second.start()
+        with simulator(first):
+            job.start()
+            wait_for_micro_batches_with_input()
+        job.wait_until_done()
+        assert job.terminate() == 0
+    said = "\n".join(job.output_lines())
+    assert "new checkpoint" not in said
+    assert "new tables" not in said
+    with topics.records() as records:
+        oracle = build_oracle(job.checkpoints, RULES, records, groups=GROUPS)
+    assert differences(oracle, read_tables(job.warehouse), job.checkpoints) == []

@@ -2,7 +2,6 @@
 
 import contextlib
 import io
-import json
 import os
 import runpy
 import signal
@@ -127,21 +126,6 @@ def test_a_wrong_option_is_refused_with_one_line(tmp_path: Path, wrong: Options,
 def test_a_refused_process_prints_one_line(tmp_path: Path) -> None:
     line = refusal(run_to_end("--input=nowhere", "--warehouse=warehouse", "--checkpoints=checkpoints", cwd=tmp_path))
     assert line.startswith("--input nowhere cannot be read (No such file or directory): ")
-
-
-def test_an_option_that_is_fixed_for_a_checkpoint_cannot_change(stopped: StoppedJob) -> None:
-    before = (stopped.folder / "checkpoints" / "layout.json").read_bytes()
-    line = refusal(start(stopped.folder, stopped.options | {"device-groups": "8"}))
-    assert "was created with --device-groups not given, not 8: " in line
-    assert "start with a new --checkpoints folder and an empty location for the tables" in line
-    assert (stopped.folder / "checkpoints" / "layout.json").read_bytes() == before
-
-
-def test_tables_of_another_checkpoint_are_refused(stopped: StoppedJob) -> None:
-    owner = json.loads((stopped.folder / "checkpoints" / "layout.json").read_bytes())["id"]
-    line = refusal(start(stopped.folder, stopped.options | {"checkpoints": "another"}))
-    assert f"is written by another checkpoint ({owner}, not " in line
-    assert line.endswith("give that checkpoint's folder as --checkpoints, or another location for the tables")
 
 
 @pytest.mark.long

@@ -1,0 +1,179 @@
+"""A job on HDFS, on S3, on a volume and in a catalog: no kill and no second driver loses or doubles a row."""
+
+import re
+import time
+from collections.abc import Iterator
+from contextlib import ExitStack
+from copy import copy
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from tests.support.boundaries import Boundary
+from tests.support.checkpoints import last_committed
+from tests.support.evening import ENDS_MS, Evening
+from tests.support.harness import compare, play
+from tests.support.hdfs import Hdfs
+from tests.support.job import QUERIES, ROOT, Ended, Job, run_to_end
+from tests.support.remote_job import RemoteJob
+from tests.support.s3 import PYTHON, S3
+from tests.support.three_kills import (
+    EVENING,
+    OPTIONS,
+    check_every_row,
+    play_with_a_driver_that_sleeps,
+    play_with_a_kill_in_each_query,
+)
+from tests.support.volume import VolumeJob
+
+pytestmark = pytest.mark.job
+
+SEED = 20_260_102
+REFUSED = re.compile(r"lease 'stream' .* is held by sessionize \(process \d+ on \S+\)")
+JOBS: dict[str, tuple[str, ...]] = {
+    "maintain": ("--message-retention=1000d",),  # the evening is some months ago
+    "erase_account": ("--account=nobody",),
+    "backfill": ("--merge",),
+    "rescale_state": ("--partitions=3",),
+}
+HDFS, CATALOG = (pytest.param(name, marks=pytest.mark.long) for name in ("hdfs", "catalog"))
+NO_S3 = pytest.mark.skipif(not PYTHON.exists(), reason="needs make .venv/.s3")
+ON_S3 = pytest.param("s3", marks=[pytest.mark.long, NO_S3])
+
+
+class CatalogJob(Job):
+    """A job with its tables in a schema of `spark_catalog`, whose folder a local engine has beside its log."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        super().__init__(folder, *options)
+        self.warehouse = self.checkpoints / "spark-warehouse"
+        self.conf = {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
+        }
+
+    def table_options(self) -> tuple[str, ...]:
+        return ("--catalog", "spark_catalog", "--schema", "default")
+
+
+@pytest.fixture
+def job(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[Job]:
+    """A job on the storage of the parameter's name, which is started."""
+    with ExitStack() as running:
+        job: Job
+        if request.param == "hdfs":
+            job = RemoteJob(spark, tmp_path, running.enter_context(Hdfs(tmp_path / "hdfs")), *OPTIONS)
+        elif request.param == "s3":
+            s3 = running.enter_context(S3(tmp_path / "s3"))
+            s3.let_reach(spark)
+            job = RemoteJob(spark, tmp_path, s3, *OPTIONS)
+            job.conf = s3.settings()
+        else:
+            job = {"catalog": CatalogJob, "volume": VolumeJob}[request.param](tmp_path, *OPTIONS)
+        yield running.enter_context(job)
+
+
+def is_on_s3(job: Job) -> bool:
+    return isinstance(job, RemoteJob) and job.uri.startswith("s3a:")
+
+
+def evening_of(job: Job, folder: Path) -> Evening:
+    """S3 takes no modification time: there the messages are as old as the files that hold them."""
+    return Evening(folder / "staging", time.time_ns() // 1_000_000 if is_on_s3(job) else ENDS_MS, **EVENING)
+
+
+@pytest.mark.parametrize("job", [HDFS, ON_S3, CATALOG], indirect=True)
+def test_a_job_that_is_killed_in_each_query_loses_and_doubles_nothing(
+    job: Job, tmp_path: Path, spark: SparkSession
+) -> None:
+    play_with_a_kill_in_each_query(job, evening_of(job, tmp_path))
+    warned = any("S3SingleDriverLogStore lets a commit of one driver replace" in line for line in job.output_lines())
+    assert warned is is_on_s3(job)
+    check_every_row(job, spark)
+
+
+@pytest.mark.long
+def test_a_job_on_a_volume_that_is_killed_at_every_boundary_loses_and_doubles_nothing(
+    tmp_path: Path, spark: SparkSession
+) -> None:
+    run = play(SEED, len(Boundary), tmp_path, kind=VolumeJob)
+    assert compare(run, spark) == []
+    assert any(cut.is_exact for cut in run.cuts)
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("job", ["hdfs", "volume"], indirect=True)
+def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more(
+    job: Job, tmp_path: Path, spark: SparkSession
+) -> None:
+    second = copy(job)
+    second.stderr = tmp_path / "second.txt"
+    play_with_a_driver_that_sleeps(job, second, evening_of(job, tmp_path))
+    check_every_row(second, spark)
+
+
+@pytest.mark.parametrize("job", ["volume", HDFS, ON_S3, CATALOG], indirect=True)
+def test_the_preflight_finds_the_storage_fit_and_says_what_s3_does_not_promise(
+    job: Job, tmp_path: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job.release(evening_of(job, tmp_path), 1)
+    lines = job.run_script("preflight.py", 0, capfd)
+    warnings = [line for line in lines if line.startswith(("FAILED", "warning"))]
+    assert all(line.startswith("warning  lease: on S3 the log store") for line in warnings)
+    assert len(warnings) == is_on_s3(job)
+    assert any(line.startswith("ok       lease:") for line in lines)
+
+
+def run_job(name: str, stream: Job, folder: Path) -> Ended:
+    """Run a job of `JOBS` on the tables and the checkpoint of the stream."""
+    tables = () if name == "rescale_state" else stream.table_options()
+    places = (*tables, "--checkpoints", stream.location_of(stream.checkpoints))
+    script = ROOT / "jobs" / f"{name}.py"
+    return run_to_end(*places, *JOBS[name], cwd=folder, entry=(script,), has_output=name == "erase_account")
+
+
+@pytest.mark.parametrize("job", [HDFS], indirect=True)
+def test_jobs_that_change_the_tables_are_refused_while_the_stream_runs_and_change_no_row_after_it(
+    job: Job, tmp_path: Path, spark: SparkSession
+) -> None:
+    evening = evening_of(job, tmp_path)
+    job.release(evening, 20)
+    job.start()
+    queries = [job.checkpoints / query for query in QUERIES]
+    job.wait_until(lambda: all(last_committed(query) >= 0 for query in queries), "each query has a micro-batch")
+    for name in JOBS:
+        refused = run_job(name, job, tmp_path)
+        assert refused.code == 2, (name, refused.lines)
+        assert REFUSED.search(refused.lines[-1]), (name, refused.lines)
+    # The backfill replays messages in the order of their files' times. A job that runs may list a folder while files
+    # are copied into it, and read a later file first.
+    assert job.terminate() == 0
+    job.release(evening)
+    job.start()
+    job.wait_until_done()
+    assert job.terminate() == 0
+    for name in JOBS:
+        ended = run_job(name, job, tmp_path)
+        assert ended.code == 0, (name, ended.lines)
+    check_every_row(job, spark)
+
+
+@pytest.mark.parametrize("job", [ON_S3], indirect=True)
+@pytest.mark.parametrize(
+    ("uri", "settings", "said"),
+    [
+        ("s3a://nobodys", {}, "the bucket does not exist"),
+        (S3.uri, {"spark.hadoop.fs.s3a.access.key": "stranger"}, "403"),
+    ],
+    ids=["no-such-bucket", "wrong-key"],
+)
+@pytest.mark.parametrize("entry", ["sessionize.py", "preflight.py"])
+def test_a_mistake_on_s3_is_said_in_one_clear_line(
+    job: RemoteJob, entry: str, uri: str, settings: dict[str, str], said: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    job.uri = uri
+    job.conf = job.conf | settings
+    lines = job.run_script(entry, 2, capfd)
+    assert not any("Traceback" in line or line.startswith("\tat ") for line in lines)
+    assert any(said in line for line in lines), lines
