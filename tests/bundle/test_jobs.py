@@ -1,7 +1,6 @@
 """Every job of the bundle starts with the options and widgets that it gives."""
 
 import json
-from collections.abc import Sequence
 from types import SimpleNamespace
 from typing import Any
 
@@ -20,6 +19,7 @@ from sessionization.ops.maintenance_settings import (
     RescaleSettings,
 )
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization_laptop.laptop_notebook import LaptopWidgets
 from sessionization_simulator.simulate_settings import SimulateSettings
 from tests.nutter.trial import TrialSettings
 from tools.bundle.target import ROOT, TARGETS, read_target
@@ -72,29 +72,12 @@ def test_the_volumes_are_where_the_settings_expect_the_input_and_the_checkpoints
     assert str(settings.state.checkpoints) == f"{folders['checkpoints']}/sessionize"
 
 
-class JobWidgets:
-    """`dbutils.widgets` in a run of the job: the job's parameters override a widget's default."""
-
-    def __init__(self, texts: dict[str, str]) -> None:
-        self._texts = dict(texts)
-
-    def text(self, name: str, default: str, _label: str) -> None:
-        self._texts.setdefault(name, default)
-
-    def dropdown(self, name: str, default: str, choices: Sequence[str], _label: str) -> None:
-        self._texts.setdefault(name, default)
-        assert self._texts[name] in choices
-
-    def get(self, name: str) -> str:
-        return self._texts[name]
-
-
 def test_the_notebook_starts_the_stream_once_with_the_jobs_parameters(monkeypatch: pytest.MonkeyPatch) -> None:
     calls: list[SessionizeSettings] = []
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
     monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, *_say: calls.append(settings))
     texts = given("dev", "sessionize") | {"job-run-id": "1"}
-    names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=JobWidgets(texts)), "display": pytest.fail}
+    names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=LaptopWidgets(texts)), "display": pytest.fail}
     notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
     for cell in notebook["cells"]:
         if cell["cell_type"] == "code":
