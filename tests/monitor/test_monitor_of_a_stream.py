@@ -7,8 +7,6 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.job.metrics import Metrics, serve_metrics
-from sessionization.spark.checkpoint.folder import ROLLUP, SESSIONIZE
-from sessionization.spark.output.progress import BatchProgress
 from tests.support.metrics_endpoint import MetricsEndpoint
 from tests.support.stream_job import Job, message
 from tests.support.waiting import wait_for
@@ -35,23 +33,3 @@ def test_the_metrics_of_a_stream_have_the_figures_of_sinks_and_engine(spark: Spa
         assert has("sessionization_started_total 10.0", 'sessionization_ended_total{reason="reported"} 4.0')
         phases = {"phase_seconds", "state_rows", "state_bytes", "state_commit_seconds"}
         assert endpoint.serves({f"sessionization_{name}" for name in phases})
-
-
-def test_the_count_of_live_sessions_continues_from_the_table_after_a_restart(
-    spark: SparkSession, tmp_path: Path
-) -> None:
-    job = Job(spark, tmp_path)
-    live: list[int | None] = []
-
-    def report(progress: BatchProgress) -> None:
-        if progress.query == ROLLUP:
-            live.append(progress.detail.live)
-
-    with job.running(SESSIONIZE, ROLLUP, report=report):
-        job.send(message(1, "Start", "d1"), message(1, "Start", "d2"))
-        wait_for(lambda: live[-1:] == [2], "two live sessions")
-    live.clear()
-    with job.running(SESSIONIZE, ROLLUP, report=report):
-        job.send(message(1, "EndBi", "d1"), message(2, "Start", "d2"), message(1, "Start", "d3"))
-        wait_for(lambda: job.count(end_reason="superseded") == 1, "a session superseded")
-        wait_for(lambda: live[-1:] == [2], "two live sessions again")

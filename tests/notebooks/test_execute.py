@@ -22,10 +22,6 @@ def test_the_job_notebook_shows_a_chart_and_stops(executed: dict[str, Executed])
     assert "live now" in executed["02_sessionize"].text(), "the summary"
 
 
-def test_the_queries_show_pictures_and_tables(executed: dict[str, Executed]) -> None:
-    assert_shows(executed["03_query_sessions"], "03_query_sessions")
-
-
 def test_the_comparison_shows_every_run(executed: dict[str, Executed]) -> None:
     compared = executed["05_compare_runs"]
     assert_shows(compared, "05_compare_runs")
