@@ -1,11 +1,16 @@
-"""What a laptop has in place of a workspace: widgets, and the folder of the tables."""
+"""What a laptop has in place of a workspace: widgets, the folder of the tables, and the demo's live view."""
 
 import json
 from pathlib import Path
 
 import pytest
+from pyspark.sql import SparkSession
+from rich.console import Console
 
 from sessionization.errors import ConfigurationError
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.views import create_views
+from sessionization_laptop.demo import QUERIES, DemoView, answers
 from sessionization_laptop.laptop_notebook import LaptopWidgets
 from sessionization_laptop.notebook_folders import (
     WIDGETS_FILE,
@@ -13,6 +18,7 @@ from sessionization_laptop.notebook_folders import (
     notebook_tables_folder,
     write_widget_values,
 )
+from tests.support.warehouse import empty_tables
 
 
 def test_a_widget_has_its_first_default_and_a_given_value_wins() -> None:
@@ -46,3 +52,13 @@ def test_the_notebooks_open_the_tables_of_the_demo_until_they_have_their_own(
     own.mkdir()
     write_widget_values(own, heartbeat="5s")
     assert notebook_tables_folder() == own
+
+
+@pytest.mark.spark
+def test_the_live_view_answers_each_question_and_its_picture_loads_no_font(spark: SparkSession, tmp_path: Path) -> None:
+    create_views(spark, empty_tables(spark, TableLocation(tmp_path), owner="test"))
+    view = DemoView(answers=answers(spark, Console(width=80)))
+    picture = view.picture()
+    assert picture.startswith("<svg")
+    assert all(question.split()[-1] in picture for question, _ in QUERIES)
+    assert "font-face" not in picture
