@@ -63,3 +63,4 @@ def test_a_refusal_by_the_cli_stops_the_deploy(tmp_path: Path) -> None:
     assert code != 0
     assert calls == [STRICT, SHOWN], "nothing after it, although its output goes into another command"
     assert "Error: no" in output
+    assert "Traceback" not in output

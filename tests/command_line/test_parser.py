@@ -34,11 +34,6 @@ def test_text_is_read_verbatim_and_the_environment_is_ignored(monkeypatch: pytes
     assert (options.output, options.schema_name, options.heartbeat) == (Path("[x]"), "None", 30_000)
 
 
-def test_the_process_arguments_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["job.py", "--output", "from-argv"])
-    assert parser.parse_settings(Options, None, "job").output == Path("from-argv")
-
-
 def test_help_shows_each_option_with_its_default_and_description(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         parse("--help")

@@ -16,7 +16,6 @@ from pyspark.sql import SparkSession
 
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization_laptop import laptop_notebook
-from tests.notebooks.seen import assert_shows
 from tests.support.headless import NOTEBOOKS, ROOT, SHOWN, Executed, project_entries
 from tests.support.notebook_cells import find_notebook, run_cells
 
@@ -28,13 +27,13 @@ def test_every_notebook_has_expected_counts() -> None:
 
 
 def test_the_job_notebook_shows_a_chart_and_stops(executed: dict[str, Executed]) -> None:
-    assert_shows(executed["02_sessionize"], "02_sessionize")
+    executed["02_sessionize"].assert_shows("02_sessionize")
     assert "live now" in executed["02_sessionize"].text(), "the summary"
 
 
 def test_the_comparison_shows_every_run(executed: dict[str, Executed]) -> None:
     compared = executed["05_compare_runs"]
-    assert_shows(compared, "05_compare_runs")
+    compared.assert_shows("05_compare_runs")
     (table,) = compared.tables()
     assert table.count("<tr") == 1 + 3, "two runs of the demo, and one of the notebook"
     assert "<th>heartbeat</th>" in table, "what the runs differ in"
@@ -42,7 +41,7 @@ def test_the_comparison_shows_every_run(executed: dict[str, Executed]) -> None:
 
 def test_the_tour_has_the_same_ends_in_the_core_and_in_the_operator(executed: dict[str, Executed]) -> None:
     tour = executed["01_tour"]
-    assert_shows(tour, "01_tour")
+    tour.assert_shows("01_tour")
     (ends,) = tour.results()
     assert re.search(r"pc-2 +2 +reported", ends)
 
