@@ -10,6 +10,8 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionization.errors import ConfigurationError
+from sessionization.spark.engine import session
+from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
@@ -80,12 +82,12 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     beats = [(1, 1, 0, 30_000), (1, 2, 0, 60_000), (1, 4, 1, 120_000), (2, 2, 0, 60_000), (3, 5_000, 0, 172_800_000)]
     rows = [
         {
-            "device_id": "pc-1", "session_id": session, "platform": "pc", "change": "heartbeat", "revision": 0,
+            "device_id": "pc-1", "session_id": number, "platform": "pc", "change": "heartbeat", "revision": 0,
             "beat": beat, "missed_beats": missed, "duration_ms": duration_ms, "started_at": now,
             "due_at": (at := now + timedelta(milliseconds=duration_ms % 86_400_000)),
             "processed_at": at, "change_date": at.date(),
         }
-        for session, beat, missed, duration_ms in beats
+        for number, beat, missed, duration_ms in beats
     ]  # fmt: skip
     location.append(frame_of(spark, SESSION_CHANGES, rows), SESSION_CHANGES)
     return folder
@@ -107,11 +109,13 @@ def test_rows_too_wide_for_the_terminal_are_shown_one_column_below_the_other(
 
 @pytest.mark.spark
 def test_times_are_utc_and_a_column_may_be_there_twice(
-    spark: SparkSession, warehouse: Path, capsys: pytest.CaptureFixture[str]
+    spark: SparkSession, warehouse: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    spark.conf.set("spark.sql.session.timeZone", "America/New_York")
+    asked: list[object] = []
+    monkeypatch.setattr(session, "spark_session", lambda _log, depends_on: asked.append(depends_on) or spark)
     print_query(warehouse, "SELECT TIMESTAMP '2026-11-21T12:00:00Z' AS at, 1 AS at, 2 AS last", rows=1)
     output = capsys.readouterr().out
+    assert asked == [TIME_ZONE_CONF]
     assert "2026-11-21 12:00:00" in output
     assert [name.strip() for name in output.splitlines()[1].strip("┃").split("┃")] == ["at", "at", "last"]
 
