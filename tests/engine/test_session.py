@@ -214,7 +214,7 @@ def test_a_job_configures_and_stops_only_a_session_that_it_started(
     ("before", "after"),
     [(KEEPS_FILES, REPLACES_FILES), ("org.example.Abortable", "org.example.Abortable"), (None, None)],
 )
-def test_only_the_manager_of_checkpoint_files_that_keeps_older_ones_is_replaced(before: str | None, after: str | None) -> None:
+def test_only_the_manager_that_keeps_older_files_is_replaced(before: str | None, after: str | None) -> None:
     found = {} if before is None else {CHECKPOINT_FILES: before}
     conf = SimpleNamespace(get=found.get, set=found.__setitem__)
     with replaced_checkpoint_files(SimpleNamespace(conf=conf)):
