@@ -10,7 +10,7 @@ from xdist.scheduler import LoadFileScheduling
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-pytest.register_assert_rewrite("tests.support", "tests.notebooks.seen")  # so that what fails shows what differs
+pytest.register_assert_rewrite("tests.support")  # so that what fails shows what differs
 
 
 @pytest.fixture(scope="session")

@@ -1,7 +1,7 @@
 """The private names of Spark and PySpark that the job uses. None of them is promised for the next release.
 
 Each function says why there is no public way, and what would replace it. The rest of the library calls these functions,
-so a new version of Spark has to be compared with this module alone (`tests/repository/test_private_names.py`). The form
+so a new version of Spark has to be compared with this module alone (`tests/repository/test_imports.py`). The form
 of Spark's files in a checkpoint is private too: `spark/checkpoint/spark_logs.py` knows it.
 """
 

@@ -1,14 +1,10 @@
 """Mistakes in the bundle that the CLI accepts: put into a copy, each is found."""
 
-import io
-import json
 import shutil
 from pathlib import Path
-from typing import Any
 
 import pytest
 
-from tools.bundle import __main__ as command
 from tools.bundle.checks import mistakes, shared
 from tools.bundle.target import ROOT, TARGETS, read_target
 
@@ -133,22 +129,3 @@ def test_a_subscriber_is_a_user_or_a_destination(subscribers: list[dict[str, str
     found = list(mistakes(read_target("prod", alert_subscriptions=subscribers)))
     assert (found == []) is is_right
     assert all("the subscriber" in mistake for mistake in found)
-
-
-@pytest.mark.parametrize(
-    ("change_target", "code", "expected"),
-    [
-        (lambda _target: None, 0, ""),
-        (lambda target: target["resources"]["jobs"]["sessionize"].update(timeout_seconds=1), 1, "no end"),
-    ],
-)
-def test_the_command_before_a_deploy_prints_the_mistakes(
-    monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], change_target: Any, code: int, expected: str
-) -> None:
-    target = read_target("prod")
-    change_target(target)
-    monkeypatch.setattr("sys.stdin", io.StringIO(json.dumps(target)))
-    assert command.main() == code
-    assert expected in capsys.readouterr().err
-    monkeypatch.setattr("sys.stdin", io.StringIO("Error: no target\n"))
-    assert command.main() == 2

@@ -2,32 +2,15 @@
 
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Literal
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field
 
 from sessionization.command_line import parser
 from sessionization.command_line.options import options_of, task_arguments
 from sessionization.command_line.widgets import make_widgets, read_widgets
-from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
-
-
-class Options(BaseModel):
-    """Do a thing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    source: Literal["files", "kafka"] = Field("files", description="from where")
-    run_for: Duration | None = Field(None, description="how long")
-    kafka_option: tuple[str, ...] = Field((), description="options", json_schema_extra={"repeatable": True})
-    schema_name: str | None = Field(None, alias="schema", description="in which schema")
-    dry: bool = Field(default=False, description="only look")
-    fast: bool = Field(default=True, description="do not wait")
-    output: Path | None = Field(None, description="where")
-
+from tests.command_line.example import Options
 
 OPTIONS = options_of(Options)
 
@@ -77,25 +60,27 @@ def test_a_text_holds_the_values_of_an_option_that_may_be_repeated() -> None:
 
 
 def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["job.py", "--run-for=", "--source=kafka", "--fast=false"])
+    monkeypatch.setattr("sys.argv", ["job.py", "--output=o", "--run-for=", "--source=kafka", "--fast=false"])
     with pytest.raises(SystemExit):
         parser.parse_settings(Options, None, "job")
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    assert parser.parse_settings(Options, None, "job") == Options(source="kafka", fast=False)
+    assert parser.parse_settings(Options, None, "job") == Options(output=Path("o"), source="kafka", fast=False)
 
 
 def test_every_option_is_a_widget_that_shows_its_default_and_is_read_from_it() -> None:
-    widgets = JobWidgets(source="kafka", run_for="2m", dry="true", kafka_option="a=1 b=2", schema="games")
+    widgets = JobWidgets(output="o", source="kafka", run_for="2m", fast="false", kafka_option="a=1 b=2", schema="games")
     make_widgets(Options, widgets)
     assert widgets.labels == {
-        "source": "source (files)", "run-for": "run-for", "kafka-option": "kafka-option", "schema": "schema",
-        "dry": "dry (false)", "fast": "fast (true)", "output": "output",
+        "output": "output", "heartbeat": "heartbeat (30s)", "run-for": "run-for", "max-things": "max-things",
+        "share": "share (0.5)", "source": "source (files)", "colour": "colour (red)", "kafka-option": "kafka-option",
+        "schema": "schema", "dry": "dry (false)", "fast": "fast (true)",
     }  # fmt: skip
     assert widgets.choices == {
-        "source": ("", "files", "kafka"), "dry": ("", "false", "true"), "fast": ("", "false", "true"),
+        "source": ("", "files", "kafka"), "colour": ("", "red", "blue"),
+        "dry": ("", "false", "true"), "fast": ("", "false", "true"),
     }  # fmt: skip
     assert read_widgets(Options, widgets) == Options(
-        source="kafka", run_for=120_000, dry=True, kafka_option=("a=1", "b=2"), schema="games"
+        output=Path("o"), source="kafka", run_for=120_000, fast=False, kafka_option=("a=1", "b=2"), schema="games"
     )
 
 

@@ -2,45 +2,13 @@
 
 import errno
 import logging
-from enum import StrEnum
 from pathlib import Path
-from typing import Annotated, Literal, Self
 
 import pytest
-from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sessionization.command_line import parser
-from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
-
-
-class Colour(StrEnum):
-    RED = "red"
-    BLUE = "blue"
-
-
-class Options(BaseModel):
-    """Do a thing."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    output: Path = Field(description="where to write", json_schema_extra={"metavar": "DIR"})
-    heartbeat: Annotated[Duration, Field(ge=1)] = Field(30_000, description="how often")
-    run_for: Duration | None = Field(None, description="how long")
-    max_things: int | None = Field(None, ge=1, le=9, description="how many")
-    share: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="how much: 100% is 1")
-    source: Literal["files", "kafka"] = Field("files", description="from where")
-    colour: Colour = Field(Colour.RED, description="which")
-    schema_name: str | None = Field(None, alias="schema", description="in which schema")
-    dry: bool = Field(default=False, description="only look")
-    fast: bool = Field(default=True, description="do not wait")
-
-    @model_validator(mode="after")
-    def _check(self) -> Self:
-        if self.dry and self.schema_name:
-            msg = "--dry and --schema contradict each other: leave one out"
-            raise ValueError(msg)
-        return self
+from tests.command_line.example import Colour, Options
 
 
 def parse(*argv: str) -> Options:
@@ -66,11 +34,6 @@ def test_text_is_read_verbatim_and_the_environment_is_ignored(monkeypatch: pytes
     assert (options.output, options.schema_name, options.heartbeat) == (Path("[x]"), "None", 30_000)
 
 
-def test_the_process_arguments_are_the_default(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["job.py", "--output", "from-argv"])
-    assert parser.parse_settings(Options, None, "job").output == Path("from-argv")
-
-
 def test_help_shows_each_option_with_its_default_and_description(capsys: pytest.CaptureFixture[str]) -> None:
     with pytest.raises(SystemExit) as exited:
         parse("--help")
@@ -86,6 +49,7 @@ def test_help_shows_each_option_with_its_default_and_description(capsys: pytest.
         "--share X how much: 100% is 1 [default: 0.5]",
         "--source files|kafka from where [default: files]",
         "--colour red|blue which [default: red]",
+        "--kafka-option",
         "--schema TEXT in which schema",
         "--dry / --no-dry only look",
         "--fast / --no-fast do not wait",

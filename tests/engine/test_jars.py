@@ -1,11 +1,12 @@
-"""Jars are fetched with mirrors, proxies and certificate authorities; all servers here run on this machine."""
+"""Jars are fetched once, from a mirror and with a certificate authority; the mirror runs on this machine."""
 
 import hashlib
 import os
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from functools import partial
+from http.server import SimpleHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
 from typing import get_args
@@ -22,46 +23,22 @@ SHA256_OF_CONTENT = hashlib.sha256(CONTENT).hexdigest()
 PATH = "org/example/thing/1.0/thing-1.0.jar"
 
 
-class Server(ThreadingHTTPServer):
-    """Answers every request with one status and `CONTENT`, and records the requested paths."""
-
-    def __init__(self, status: int) -> None:
-        super().__init__(("127.0.0.1", 0), _Answer)
-        self.status, self.requested = status, list[str]()
-
-    @property
-    def host(self) -> str:
-        return f"127.0.0.1:{self.server_port}"
-
-
-class _Answer(BaseHTTPRequestHandler):
-    server: Server
-
-    def do_GET(self) -> None:
-        self.server.requested.append(self.path)
-        self.send_response(self.server.status)
-        self.send_header("Content-Length", str(len(CONTENT)))
-        self.end_headers()
-        self.wfile.write(CONTENT)
-
-    def log_message(self, *_: object) -> None:
-        pass
-
-
 @contextmanager
-def serving(status: int = 200, tls: Path | None = None) -> Iterator[Server]:
-    with Server(status) as server:
+def mirror(folder: Path, tls: Path | None = None) -> Iterator[str]:
+    """Serve a repository with one jar from this folder; yields host and port."""
+    jar = folder / "maven2" / PATH
+    jar.parent.mkdir(parents=True)
+    jar.write_bytes(CONTENT)
+    with ThreadingHTTPServer(("127.0.0.1", 0), partial(SimpleHTTPRequestHandler, directory=folder)) as server:
         if tls is not None:
             context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
             context.load_cert_chain(tls)
             server.socket = context.wrap_socket(server.socket, server_side=True)
-        thread = Thread(target=server.serve_forever, args=(0.01,))
-        thread.start()
+        Thread(target=server.serve_forever, args=(0.01,)).start()
         try:
-            yield server
+            yield f"127.0.0.1:{server.server_port}"
         finally:
             server.shutdown()
-            thread.join()
 
 
 @pytest.fixture(autouse=True)
@@ -78,49 +55,38 @@ def test_a_jar_comes_once_from_the_mirror_into_the_python_environment(
     thing = jars.Jar("org.example", "thing", "1.0", SHA256_OF_CONTENT)
     monkeypatch.setattr(jars, "pinned_jars", lambda _: [thing])
     monkeypatch.setattr(jars, "ENGINE_FOLDER", tmp_path)
-    with serving() as mirror:
-        monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}/maven2/")
-        first, again = jar_paths("spark"), jar_paths("spark")
-    assert first == again == [tmp_path / "jars" / "spark" / "thing-1.0.jar"]
+    with mirror(tmp_path / "mirror") as host:
+        monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{host}/maven2/")
+        first = jar_paths("spark")
+    assert first == [tmp_path / "jars" / "spark" / "thing-1.0.jar"]
     assert first[0].read_bytes() == CONTENT
-    assert mirror.requested == [f"/maven2/{PATH}"]
+    assert jar_paths("spark") == first, "without the mirror"
 
 
 @pytest.mark.parametrize(
-    ("status", "sha256", "refusal"),
+    ("path", "sha256", "refusal"),
     [
-        (200, "00", f"{PATH} has SHA-256 {SHA256_OF_CONTENT}, not 00: do not use it"),
-        (404, "", f"{PATH} could not .*404"),
+        (PATH, "00", f"{PATH} has SHA-256 {SHA256_OF_CONTENT}, not 00: do not use it"),
+        ("org/missing.jar", "", r"org/missing.jar could not .*404"),
     ],
 )
 def test_a_wrong_or_missing_file_is_refused_without_the_password(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, status: int, sha256: str, refusal: str
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, path: str, sha256: str, refusal: str
 ) -> None:
-    with serving(status) as mirror:
-        monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://reader:hunter2@{mirror.host}")
+    with mirror(tmp_path / "mirror") as host:
+        monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://reader:hunter2@{host}/maven2")
         with pytest.raises(SetupError, match=refusal) as raised:
-            fetch(PATH, tmp_path / "thing.jar", sha256)
+            fetch(path, tmp_path / "thing.jar", sha256)
     assert "hunter2" not in str(raised.value)
-    assert list(tmp_path.iterdir()) == []
-
-
-def test_a_proxy_is_used_except_for_hosts_in_no_proxy(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with serving() as mirror, serving() as proxy:
-        monkeypatch.setenv("MAVEN_MIRROR_URL", f"http://{mirror.host}")
-        monkeypatch.setenv("HTTP_PROXY", f"http://{proxy.host}")
-        fetch(PATH, tmp_path / "through.jar", SHA256_OF_CONTENT)
-        monkeypatch.setenv("NO_PROXY", "127.0.0.1")
-        fetch(PATH, tmp_path / "past.jar", SHA256_OF_CONTENT)
-    assert proxy.requested == [f"http://{mirror.host}/{PATH}"]
-    assert mirror.requested == [f"/{PATH}"]
+    assert [entry.name for entry in tmp_path.iterdir()] == ["mirror"]
 
 
 def test_a_certificate_authority_is_trusted_only_where_the_environment_names_it(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     authority, certificate = pem_authority(tmp_path, "tests")
-    with serving(tls=certificate) as mirror:
-        monkeypatch.setenv("MAVEN_MIRROR_URL", f"https://{mirror.host}")
+    with mirror(tmp_path / "mirror", tls=certificate) as host:
+        monkeypatch.setenv("MAVEN_MIRROR_URL", f"https://{host}/maven2")
         with pytest.raises(SetupError, match=r"CERTIFICATE_VERIFY_FAILED.*SSL_CERT_FILE"):
             fetch(PATH, tmp_path / "thing.jar", SHA256_OF_CONTENT)
         monkeypatch.setenv("SSL_CERT_FILE", str(authority))

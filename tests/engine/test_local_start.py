@@ -1,14 +1,20 @@
-"""Without the laptop's package, as on a cluster, jobs start and say what is missing; the library never imports it."""
+"""Without the laptop's package, as on a cluster, jobs say what is missing; with it a local engine is started."""
 
 import os
 import subprocess
 import sys
 from pathlib import Path
+from urllib.parse import urlsplit
 
 import pytest
+from pyspark import SparkContext
+from pyspark.errors import PySparkRuntimeError
+from pyspark.sql import SparkSession
 
 from sessionization.errors import SetupError
 from sessionization.spark.engine import local_start
+from sessionization_laptop.engine import local_session
+from sessionization_laptop.engine.local_session import names_of_settings
 
 ROOT = Path(__file__).parents[2]
 JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py") if path.stem not in {"demo", "query"})
@@ -49,3 +55,32 @@ def test_the_newest_engine_is_used(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     for name in ("first", "second"):
         local_start.use_local_engine(lambda _log, _conf, name=name: name)  # type: ignore[misc]
     assert local_start.start_local_engine(tmp_path, {}) == "second"
+
+
+def test_every_way_to_give_a_setting_is_known() -> None:
+    submit_args = """--conf a.b=1 --conf=c.d=x=y --conf "e.fG=2 3" --driver-memory 4g pyspark-shell"""
+    assert names_of_settings(submit_args) == {"a.b", "c.d", "e.fG"}
+
+
+@pytest.mark.spark
+def test_a_local_engine_creates_its_folders_next_to_its_log(spark: SparkSession) -> None:
+    spark.sql("CREATE DATABASE of_this_test")
+    try:
+        (created,) = (row.locationUri for row in spark.catalog.listDatabases() if row.name == "of_this_test")
+    finally:
+        spark.sql("DROP DATABASE of_this_test")
+    folder = Path(urlsplit(created).path).parent
+    assert folder.name == "spark-warehouse"
+    assert (folder.parent / "engine.log").is_file()
+    assert folder.parent != Path.cwd()
+
+
+def test_a_java_that_ends_at_its_start_is_explained_in_one_line(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def end(**_: object) -> None:
+        raise PySparkRuntimeError(errorClass="JAVA_GATEWAY_EXITED", messageParameters={})
+
+    monkeypatch.setattr(SparkContext, "_ensure_initialized", end)
+    with pytest.raises(SetupError, match=r"engine\.out says why at its end; PYSPARK_SUBMIT_ARGS"):
+        local_session._start_jvm({}, tmp_path / "engine.out")

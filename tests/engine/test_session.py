@@ -1,6 +1,7 @@
 """The session of a caller: the job sets what it can, and every other setting must have the right value."""
 
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -13,12 +14,16 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.engine import session
 from sessionization.spark.engine.job_conf import DATABRICKS_CONF, MESSAGES_CONF, OPEN_SOURCE_CONF, TIME_ZONE_CONF
 from sessionization.spark.engine.session import (
+    KEEPS_FILES,
+    REPLACES_FILES,
     job_session,
+    replaced_checkpoint_files,
     spark_session,
     use_scheduler_pool,
 )
 
 READ_ONLY, EXTENSIONS = "spark.scheduler.mode", "spark.sql.extensions"
+CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
 CATALOG = "spark.sql.catalog.spark_catalog"
 
 
@@ -203,3 +208,15 @@ def test_a_job_configures_and_stops_only_a_session_that_it_started(
     assert engine.log is not None
     assert engine.had_a_log_folder
     assert (engine.log == tmp_path / "engine.log") == engine.log.parent.is_dir() == (log is not None)
+
+
+@pytest.mark.parametrize(
+    ("before", "after"),
+    [(KEEPS_FILES, REPLACES_FILES), ("org.example.Abortable", "org.example.Abortable"), (None, None)],
+)
+def test_only_the_manager_that_keeps_older_files_is_replaced(before: str | None, after: str | None) -> None:
+    found = {} if before is None else {CHECKPOINT_FILES: before}
+    conf = SimpleNamespace(get=found.get, set=found.__setitem__)
+    with replaced_checkpoint_files(SimpleNamespace(conf=conf)):
+        assert found.get(CHECKPOINT_FILES) == after
+    assert found.get(CHECKPOINT_FILES) == before, "the session may be the caller's"

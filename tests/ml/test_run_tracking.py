@@ -53,12 +53,6 @@ def lines() -> list[str]:
     return []
 
 
-def settings(mlflow: str) -> SessionizeSettings:
-    return settings_of(
-        SessionizeSettings, input=Path("in"), warehouse=Path("tables"), checkpoints=Path("checkpoints"), mlflow=mlflow
-    )
-
-
 @pytest.fixture
 def track(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Tracking:
     """Tracks a run in a given store, or in MLflow itself."""
@@ -67,7 +61,9 @@ def track(lines: list[str], monkeypatch: pytest.MonkeyPatch) -> Tracking:
         if store is not None:
             monkeypatch.setattr(runs, "StreamRun", store.begin)
             monkeypatch.setattr(runs.importlib.util, "find_spec", lambda _name: True)
-        return track_in_mlflow(settings(mlflow), TableLocation(Path("tables")), "id", lines.append)
+        folders = {name: Path(name) for name in ("input", "warehouse", "checkpoints")}
+        settings = settings_of(SessionizeSettings, folders, mlflow=mlflow)
+        return track_in_mlflow(settings, TableLocation(Path("tables")), "id", lines.append)
 
     return track
 

@@ -84,12 +84,6 @@ def test_rules_are_recorded_before_a_rule_of_their_group_reads_them() -> None:
             so_far.add(rule.get("record", ""))
 
 
-def test_the_reader_of_queries_finds_names_and_labels() -> None:
-    query = 'max by (job, query) (sessionization_a{query="x"}) > on (job) sessionization:b{le!="1", job=~".+"}'
-    assert names_in(query) == {"sessionization_a": {"query"}, "sessionization:b": {"le", "job"}}
-    assert groupings_in(query) == {"job", "query"}
-
-
 @pytest.mark.skipif(shutil.which("promtool") is None, reason="no program promtool on PATH")
 @pytest.mark.parametrize(
     "words", [["check", "rules", "--lint-fatal", str(RULES_FILE)], ["test", "rules", str(EVENINGS)]]

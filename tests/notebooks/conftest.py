@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionization_laptop import notebook_data
 from tests.support.headless import Executed, execute, project_entries
 
-IN_A_KERNEL = ("01_tour", "02_sessionize", "03_query_sessions", "05_compare_runs")
+IN_A_KERNEL = ("01_tour", "02_sessionize", "05_compare_runs")
 
 
 @pytest.fixture(scope="session", autouse=True)

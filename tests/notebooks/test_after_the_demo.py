@@ -12,7 +12,6 @@ import pytest
 pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
 
 from sessionization_laptop.demo import QUERIES
-from tests.notebooks.seen import assert_shows
 from tests.support.headless import execute
 from tests.support.job import ROOT, command, environment
 
@@ -86,4 +85,4 @@ def test_a_second_demo_says_that_it_continues_the_first(lines_of_two_demos: list
 def test_the_notebooks_open_the_demos_tables_without_a_widget(project: Path) -> None:
     executed = execute(_NAMES, project / ".notebooks", {}, opened_in=project)
     for name in _NAMES:
-        assert_shows(executed[name], name)
+        executed[name].assert_shows(name)

@@ -11,19 +11,15 @@ import matplotlib.pyplot as plt
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import EndReason
-from sessionization.errors import ConfigurationError
 from sessionization.notebook import sample_evening, tour
 from sessionization.notebook.charts import draw_sessions
-from sessionization.notebook.notebook_tables import use_tables
 from sessionization.ops.state_reader import StateReader
-from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization_laptop import laptop_notebook
 from sessionization_simulator.dirt import DirtKind
 from tests.notebooks.workspace_cells import run_notebook
 from tests.support.headless import ROOT, SHOWN
 from tests.support.notebook_cells import read_cells
-from tests.support.settings import settings_of
 from tests.support.warehouse import empty_tables
 from tests.support.wire import REASONS
 from tools.sample_evening import make
@@ -82,11 +78,6 @@ def test_a_notebook_over_tables_without_rows_says_so(
     assert (shown["Figure"], shown["table"]) == (0, 0)
     said = capsys.readouterr().out
     assert said.count("no rows yet") + said.count("no change yet") >= SHOWN[name][0]
-
-
-def test_a_folder_without_tables_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match=r"does not hold session_changes, .*start it first"):
-        use_tables(spark, settings_of(TableLocationSettings, warehouse=tmp_path))
 
 
 def test_the_file_of_the_sample_is_what_the_simulator_makes() -> None:

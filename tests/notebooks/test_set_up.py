@@ -1,4 +1,4 @@
-"""A notebook's first cell on a laptop, in IPython; stand-ins replace Spark and the simulator."""
+"""A notebook's first cell on a laptop and `%sql`, in IPython; stand-ins replace Spark and the simulator."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -12,6 +12,7 @@ pytest.importorskip("IPython", reason="IPython is not installed: make notebooks 
 from IPython.core.interactiveshell import InteractiveShell
 
 from sessionization_laptop import laptop_notebook, notebook_data
+from sessionization_laptop.laptop_notebook import _teach_sql
 from sessionization_laptop.notebook_folders import write_widget_values
 
 pytestmark = pytest.mark.job
@@ -31,10 +32,15 @@ def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 
 @pytest.fixture
-def run(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
-    """A function that runs a cell and returns its output."""
+def shell(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path / "ipython"))
-    shell: Any = InteractiveShell()
+    monkeypatch.chdir(tmp_path)
+    return InteractiveShell()
+
+
+@pytest.fixture
+def run(shell: Any, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Run:
+    """A function that runs a cell and returns its output."""
     monkeypatch.setattr("IPython.core.getipython.get_ipython", lambda: shell)
     monkeypatch.setattr(laptop_notebook, "_session", lambda _folder: SimpleNamespace())
 
@@ -86,3 +92,36 @@ def test_an_error_that_the_user_can_fix_is_shown_in_one_line(run: Run) -> None:
     shown = run("from sessionization.errors import CheckpointError\nraise CheckpointError('the folder is in use')")
     assert shown.strip() == "CheckpointError: the folder is in use"
     assert "Traceback" in run("raise KeyError('a bug')")
+
+
+@pytest.fixture
+def queries(shell: Any) -> list[str]:
+    """The queries that `%sql` gives to Spark."""
+    queries: list[str] = []
+    spark: Any = SimpleNamespace(sql=lambda text: (queries.append(text), SimpleNamespace(columns=[], text=text))[1])
+    _teach_sql(shell, spark)
+    _teach_sql(shell, spark)  # the first cell may be run again
+    return queries
+
+
+@pytest.mark.parametrize(
+    ("cell", "query"),
+    [
+        ("%sql SELECT 1", "SELECT 1"),
+        (
+            "%sql\nSELECT platform, 'a;b' AS text\nFROM sessions -- all of them\n;\n",
+            "SELECT platform, 'a;b' AS text\nFROM sessions -- all of them",
+        ),
+    ],
+)
+def test_sql_takes_the_rest_of_its_line_or_the_whole_cell(
+    shell: Any, queries: list[str], cell: str, query: str
+) -> None:
+    shell.run_cell(cell).raise_error()
+    assert queries == [query]
+    shell.run_cell(f"assert _sqldf.text == {query!r}").raise_error()
+
+
+def test_other_cells_run_unchanged(shell: Any, queries: list[str]) -> None:
+    shell.run_cell("text = '''\n%sql\nSELECT 1\n'''").raise_error()
+    assert queries == []

@@ -23,12 +23,12 @@ make_job_run_id_widget(dbutils.widgets)
 
 from itertools import pairwise
 
-from pyspark.testing.utils import assertDataFrameEqual, assertSchemaEqual
+from pyspark.testing.utils import assertDataFrameEqual
 
 from sessionization.clock import wall_clock_ms
 from sessionization.command_line.widgets import read_widgets
 from sessionization.notebook.tour import Message
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, TABLES
+from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 
 SHORT_RUN, LONG_RUN = "8s", "12s"
 
@@ -59,34 +59,20 @@ class StreamFixture(NutterFixture):
             queries, spark.createDataFrame([("archive",), ("rollup",), ("sessionize",)], "query string")
         )
 
-    def run_2_tables_match(self):
-        self.found = {table.name: self.trial.read(table).schema for table in TABLES}
-
-    def assertion_2_tables_match(self):
-        for table in TABLES:
-            names = [field.name for field in table.schema]
-            assert self.found[table.name].names == names, table.name
-            for field in table.schema:
-                assertSchemaEqual(
-                    type(table.schema)([field]),
-                    type(table.schema)([self.found[table.name][field.name]]),
-                    ignoreNullable=True,
-                )
-
-    def run_3_session_opens(self):
+    def run_2_session_opens(self):
         self.live = self.trial.read(SESSIONS).where("status = 'live'").select("device_id", "session_id", "platform")
 
-    def assertion_3_session_opens(self):
+    def assertion_2_session_opens(self):
         rows = [("trial-1", 1, "pc"), ("trial-2", 2, "pc")]
         assertDataFrameEqual(
             self.live, spark.createDataFrame(rows, "device_id string, session_id bigint, platform string")
         )
 
-    def run_4_session_beats(self):
+    def run_3_session_beats(self):
         beats = self.trial.read(SESSION_CHANGES).where("change = 'heartbeat'")
         self.beats = beats.selectExpr("session_id", "unix_millis(due_at) AS due_ms", "beat").collect()
 
-    def assertion_4_session_beats(self):
+    def assertion_3_session_beats(self):
         step_ms = int(HEARTBEAT.removesuffix("s")) * 1_000
         for session_id in (1, 2):
             beats = sorted((row.due_ms, row.beat) for row in self.beats if row.session_id == session_id)
@@ -95,11 +81,11 @@ class StreamFixture(NutterFixture):
             for (sooner_ms, fewer), (later_ms, more) in pairwise(beats):
                 assert later_ms - sooner_ms == (more - fewer) * step_ms, beats
 
-    def run_5_session_ends(self):
+    def run_4_session_ends(self):
         self.trial.send(self.end)
         self.trial.run(SHORT_RUN)
 
-    def assertion_5_session_ends(self):
+    def assertion_4_session_ends(self):
         ended = self.trial.read(SESSIONS).where("status = 'ended'")
         ended = ended.selectExpr(
             "session_id", "end_reason", "unix_millis(ended_at) AS ended_ms", "duration_ms", "revision"
@@ -110,13 +96,13 @@ class StreamFixture(NutterFixture):
         )
         assertDataFrameEqual(ended, expected)
 
-    def run_6_replay_changes_nothing(self):
+    def run_5_replay_changes_nothing(self):
         self.changes_before = spark.createDataFrame(self.trial.changes().collect(), SESSION_CHANGES.schema)
         self.sessions_before = spark.createDataFrame(self.trial.read(SESSIONS).collect(), SESSIONS.schema)
         self.trial.send(*self.starts, self.end)
         self.trial.run(SHORT_RUN)
 
-    def assertion_6_replay_changes_nothing(self):
+    def assertion_5_replay_changes_nothing(self):
         assertDataFrameEqual(self.trial.changes(), self.changes_before)
         assertDataFrameEqual(self.trial.read(SESSIONS), self.sessions_before)
         repeats = self.trial.read(STREAM_PROGRESS).selectExpr("sum(duplicate_start)", "sum(duplicate_end)").first()

@@ -34,14 +34,6 @@ def test_no_link_is_broken(page: Path) -> None:
     assert broken_links(page) == []
 
 
-def test_a_broken_link_is_found(tmp_path: Path) -> None:
-    page = tmp_path / "page.md"
-    page.write_text(
-        "# A `b` c\n[good](#a-b-c) [no heading](#a) [no file](other.md) [elsewhere](https://example.org/x)\n"
-    )
-    assert broken_links(page) == ["#a", "other.md"]
-
-
 def test_no_file_installs_the_project_by_name_from_a_package_index() -> None:
     """No package index has this project: readers would run the code of anybody who registered its name."""
     by_name = re.compile(r"install (--?\S+ )*['\"`]?sessionization\b")

@@ -1,6 +1,5 @@
 """Options of the Kafka client: KEY=VALUE, with secrets only by reference."""
 
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -13,7 +12,6 @@ from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.settings.kafka_options import parse_kafka_options, resolve_secrets
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
-from tests.support.settings import settings_of
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
 
@@ -118,15 +116,3 @@ def test_references_are_replaced_by_their_values(monkeypatch: pytest.MonkeyPatch
 def test_a_reference_that_cannot_be_resolved_is_refused(value: str, secret: Any, message: str) -> None:
     with pytest.raises(ConfigurationError, match=message):
         resolve_secrets({"kafka.ssl.key.password": value}, secret)
-
-
-def test_settings_show_references_and_no_secrets() -> None:
-    settings = settings_of(
-        SessionizeSettings,
-        source="kafka",
-        bootstrap_servers="a:1",
-        warehouse=Path("w"),
-        checkpoints=Path("c"),
-        kafka_option=("kafka.ssl.key.password=env:SECRET",),
-    )
-    assert "env:SECRET" in repr(settings)

@@ -73,10 +73,7 @@ def test_exactly_one_complete_table_location_is_required(model: type[BaseModel],
         ((*REAL_TIME, "--trigger=4999ms"), "--trigger '4999ms' is too small: write at least 5s"),
         ((*REAL_TIME, "--from-sessions"), "--mode real-time needs a checkpoint that begins empty: leave --from-"),
         ((*KAFKA, "--mode=realtime"), "--mode 'realtime' is not known: write 'micro-batch' or 'real-time'"),
-        ((*KAFKA, "--starting-offsets=newest"), "--starting-offsets 'newest' is not known: write 'earliest' or"),
         ((*KAFKA, "--max-offsets-per-trigger=0"), "--max-offsets-per-trigger '0' is too small"),
-        ((*FILES, "--rules.heartbeat=soon"), "--heartbeat 'soon' is not a duration"),
-        ((*FILES, "--max-event-age=-1s"), "--max-event-age '-1s' is not a duration"),
     ],
 )
 def test_a_wrong_or_missing_option_is_one_line_with_the_remedy(options: tuple[str, ...], message: str) -> None:

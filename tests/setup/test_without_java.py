@@ -7,12 +7,13 @@ from pathlib import Path
 
 import pytest
 
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
+from tests.support.delta import read_table
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-_BATCH = Path(__file__).with_name("one_batch.py")
 _NEEDED = ("Makefile", "pyproject.toml", "README.md", "wheel_version.py", *map(str, ROOT.glob("requirements*.lock")))
 _NOT_INHERITED = ("JAVA_", "JDK_", "PYSPARK_", "SPARK_", "PYTHONPATH", "VIRTUAL_ENV", "MAKE", "MFLAGS")
 
@@ -28,22 +29,21 @@ def environment_without_java(folder: Path) -> dict[str, str]:
     return inherited | {"PATH": str(folder), "JAVA_TOOL_OPTIONS": SHORT_LIVED_JVM_OPTIONS}
 
 
-def test_setup_and_one_micro_batch_work_on_a_machine_without_java(tmp_path: Path) -> None:
+def test_setup_and_a_job_work_on_a_machine_without_java(tmp_path: Path) -> None:
     environment = environment_without_java(tmp_path / "commands")
     assert shutil.which("java", path=environment["PATH"]) is None
     checkout = tmp_path / "a checkout"
-    shutil.copytree(ROOT / "lib", checkout / "lib", ignore=shutil.ignore_patterns("__pycache__"))
+    for folder in ("lib", "jobs"):
+        shutil.copytree(ROOT / folder, checkout / folder, ignore=shutil.ignore_patterns("__pycache__"))
     for name in _NEEDED:
         shutil.copy(ROOT / name, checkout)
     subprocess.run(["make", "setup"], cwd=checkout, env=environment, check=True, timeout=600)
     assert (checkout / ".venv" / "share" / "sessionization" / "java" / "bin" / "java").is_file()
     python = checkout / ".venv" / "bin" / "python"
-    process = subprocess.run(
-        [python, _BATCH, tmp_path / "a batch"],
-        env=environment,
-        check=True,
-        timeout=300,
-        stdout=subprocess.PIPE,
-        text=True,
-    )
-    assert process.stdout == "[(0, 3), (1, 3)]\n"
+    for job, *options in (
+        ("simulate", "--output=input", "--duration=1m", "--pace=max"),
+        ("sessionize", "--input=input", "--warehouse=tables", "--checkpoints=checkpoints", "--run-for=30s"),
+    ):
+        command = [python, checkout / "jobs" / f"{job}.py", *options]
+        subprocess.run(command, cwd=tmp_path, env=environment, check=True, timeout=300)
+    assert len(read_table(tmp_path / "tables" / SESSION_CHANGES.name)) > 0

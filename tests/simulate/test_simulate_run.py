@@ -35,9 +35,11 @@ def test_the_same_settings_and_instant_give_the_same_bytes_and_others_give_other
     assert all(len(lines[0] & other) < 10 for other in lines[1:]), "only lines such as null"
 
 
-def test_dirt_affects_some_messages_and_leaves_the_others_unchanged(tmp_path: Path) -> None:
+def test_dirt_affects_its_share_of_the_messages_and_leaves_the_others_unchanged(tmp_path: Path) -> None:
     play(tmp_path / "clean", **DIRTY | {"dirt": 0})
-    play(tmp_path / "dirty", **DIRTY)
+    summary = play(tmp_path / "dirty", **DIRTY)
+    assert all(summary.dirt.values())
+    assert sum(summary.dirt.values()) == pytest.approx(0.3 * 6_000, rel=0.1)
     clean, dirty = ({line.line for line in written(tmp_path / name)} for name in ("clean", "dirty"))
     assert 0.6 < len(clean & dirty) / len(clean) < 0.85
 
@@ -78,21 +80,13 @@ def test_a_clean_device_has_one_session_at_a_time(evening: list[Written]) -> Non
         devices[line.device].append(line)
     assert max(map(len, devices.values())) > 4
     for lines in devices.values():
+        assert len({line.stream for line in lines}) == 1
         lines.sort(key=lambda line: line.at_ms)
         assert [line.is_end for line in lines] == [bool(place % 2) for place in range(len(lines))]
         for end, next_start in zip(lines[1::2], lines[2::2], strict=False):
             assert end.at_ms < next_start.at_ms
         for start, end in zip(lines[::2], lines[1::2], strict=False):
             assert start.fields["appSessionId"] == end.fields["appSessionId"]
-
-
-def test_a_device_stays_in_its_stream_and_an_account_may_have_both(evening: list[Written]) -> None:
-    devices, accounts = defaultdict(set), defaultdict(set)
-    for line in evening:
-        devices[line.device].add(line.stream)
-        accounts[line.fields.get("psnAccountId")].add(line.stream)
-    assert {len(streams) for streams in devices.values()} == {1}
-    assert 1 < sum(len(streams) for streams in accounts.values()) / len(accounts) < 1.5
 
 
 def test_at_pace_max_the_evening_ends_now_and_each_file_is_one_interval(tmp_path: Path) -> None:
@@ -123,17 +117,6 @@ def test_the_past_is_written_at_once_and_the_same_players_go_on_in_real_time(tmp
     assert (min(lives), max(lives)) == (-600, 0)
     del lives[-600]  # in the first second they start
     assert all(live == pytest.approx(1_000, rel=0.05) for live in lives.values()), "no jump where the past meets now"
-
-
-def test_a_rate_gives_exactly_its_number_of_events_and_most_in_the_middle(tmp_path: Path) -> None:
-    summary = play(tmp_path, rate=100, duration="60s")
-    lines = written(tmp_path)
-    assert len(lines) == summary.messages == 6_000
-    thirds = [0, 0, 0]
-    for line in lines:
-        thirds[(line.at_ms - (NOW_MS - 60_000)) // 20_000] += 1
-    assert thirds[1] > 1.5 * thirds[0]
-    assert thirds[1] > 1.5 * thirds[2]
 
 
 def test_a_folder_that_cannot_be_made_is_named(tmp_path: Path) -> None:

@@ -1,8 +1,10 @@
 """Notebooks run from the first cell to the last without a browser, by nbclient."""
 
 import base64
+import io
 import json
 import os
+import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +63,29 @@ class Executed:
         outputs = (output for cell in self._cells() for output in cell["outputs"])
         return ["\n".join(output["traceback"]) for output in outputs if output["output_type"] == "error"]
 
+    def assert_shows(self, name: str) -> None:
+        """Assert that this is what a notebook shows: no error, and in each picture and table something."""
+        assert self.errors() == []
+        pictures, tables = self.pictures(), self.tables()
+        assert (len(pictures), len(tables)) == SHOWN[name]
+        for picture in pictures:
+            assert _coloured_pixels(picture) > 50, "a picture shows axes and nothing in them"
+        for table in tables:
+            assert re.search(r"<tbody>\s*<tr", table), f"a table has no rows: {table[:200]}"
+
     def _cells(self) -> Iterator[Any]:
         return (cell for cell in self.cells if cell["cell_type"] == "code")
 
     def _shown(self) -> Iterator[Any]:
         return (output for cell in self._cells() for output in cell["outputs"] if "data" in output)
+
+
+def _coloured_pixels(picture: bytes) -> int:
+    """Count the pixels that are neither black, white nor grey; a chart without any shows empty axes."""
+    from PIL import Image
+
+    colours = Image.open(io.BytesIO(picture)).convert("RGB").quantize(64).convert("RGB").getcolors(1 << 20) or []
+    return sum(count for count, channels in colours if max(channels) - min(channels) > 40)
 
 
 def environment(folder: Path, widgets: Mapping[str, str]) -> dict[str, str]:

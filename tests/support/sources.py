@@ -1,5 +1,6 @@
 """The texts of the repository."""
 
+import ast
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -18,3 +19,13 @@ def sources() -> Iterator[tuple[str, str]]:
     for notebook in (ROOT / "notebooks").glob("*.ipynb"):
         text = "\n".join(cell.source for cell in read_cells(notebook) if not cell.magic)
         yield notebook.relative_to(ROOT).as_posix(), text
+
+
+def imports(source: str) -> Iterator[str]:
+    """What a text imports, also in functions, as dotted names that end with the name that it imports."""
+    for node in ast.walk(ast.parse(source)):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            module = "." * node.level + (node.module or "")
+            yield from (f"{module}.{alias.name}" for alias in node.names)

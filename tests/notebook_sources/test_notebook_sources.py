@@ -1,6 +1,8 @@
-"""Notebooks use what Databricks and a laptop both have. No cell is run."""
+"""Notebooks use what Databricks and a laptop both have, and are committed without outputs. No cell is run."""
 
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -36,3 +38,15 @@ def test_the_notebooks_of_a_workspace_find_those_that_they_run() -> None:
     assert {cell.magic for _, cell in cells} == {"", "%run"}
     assert all(find_notebook(cell.source, file.parent) for file, cell in cells if cell.magic)
     assert dbutils_of([cell for _, cell in cells]) == {"dbutils.widgets", "dbutils.notebook.run"}
+
+
+def test_no_notebook_has_outputs() -> None:
+    """So nbstripout, which pre-commit runs, would change nothing."""
+    command = [sys.executable, "-m", "nbstripout", "--keep-id", "--verify", *map(str, NOTEBOOKS)]
+    done = subprocess.run(command, check=False, capture_output=True, text=True)
+    assert done.returncode == 0, f"run .venv/bin/nbstripout --keep-id notebooks/*.ipynb: {done.stdout}{done.stderr}"
+
+
+def test_all_committed_notebooks_are_in_the_folder_notebooks() -> None:
+    listed = subprocess.run(["git", "ls-files", "-z", "*.ipynb"], cwd=ROOT, check=True, capture_output=True, text=True)
+    assert {name.partition("/")[0] for name in listed.stdout.split("\0") if name} == {"notebooks"}
