@@ -159,6 +159,7 @@ def test_before_the_first_message_only_the_no_data_alert_goes_off(session: Spark
     frame_of(session, STREAM_PROGRESS, []).createOrReplaceTempView(STREAM_PROGRESS.name)
     assert {key: alert_row(session, key)[2] for key in ALERTS} == {key: key == "no_data" for key in ALERTS}
 
+
 DAY, SECOND = timedelta(days=1), timedelta(seconds=1)
 
 
