@@ -8,11 +8,8 @@ import pytest
 
 from sessionization import files
 from sessionization.errors import CheckpointError
-from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
-from tests.support.settings import settings_of
 
 
 def test_a_new_folder_becomes_a_checkpoint_that_the_next_start_recognises(tmp_path: Path) -> None:
@@ -71,35 +68,6 @@ def test_a_changed_pinned_option_is_refused_with_its_name_and_value(
     with pytest.raises(CheckpointError, match=f"{option}.* not {value}: give the same again"):
         reopened(tmp_path, fixed=replace(FIXED, **changed))
     reopened(tmp_path)
-
-
-def test_expected_devices_determine_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
-    requested = replace(FIXED, device_groups=4_000)
-    new = open_checkpoint(tmp_path, requested, RULES, retain_device_groups=True)
-    assert new.layout.device_groups == 4_000
-    larger = replace(FIXED, device_groups=9_000)
-    assert open_checkpoint(tmp_path, larger, RULES, retain_device_groups=True).layout == new.layout
-    assert reopened(tmp_path, fixed=requested).layout == new.layout
-    with pytest.raises(CheckpointError, match="--device-groups 4000, not 9000"):
-        reopened(tmp_path, fixed=larger)
-    by_device = reopened(tmp_path / "by device").layout
-    assert open_checkpoint(tmp_path / "by device", larger, RULES, retain_device_groups=True).layout == by_device
-
-
-@pytest.mark.parametrize(
-    ("options", "groups"),
-    [
-        ({}, None),
-        ({"device_groups": 3}, 3),
-        ({"expected_devices": 1_999}, None),
-        ({"expected_devices": 2_000}, 32),
-        ({"expected_devices": 128_000}, 32),
-        ({"expected_devices": 4_000_001}, 1_001),
-    ],
-)
-def test_settings_determine_the_number_of_device_groups(options: dict[str, int], groups: int | None) -> None:
-    settings = settings_of(SessionizeSettings, input="in", warehouse="tables", checkpoints="checkpoints", **options)
-    assert PinnedSettings.of(settings, "tables").device_groups == groups
 
 
 def test_changed_rules_apply_only_after_the_newest_started_micro_batch(tmp_path: Path) -> None:

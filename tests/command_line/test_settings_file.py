@@ -106,7 +106,6 @@ def test_the_other_jobs_read_their_parts_of_it(prod: Path) -> None:
         ),
         ("sink: {type: kafka}", "--sink kafka needs --source kafka"),
         ("pace: {mode: real-time}", "--mode real-time needs --source kafka and --sink kafka"),
-        ("state: {device_groups: 4, expected_devices: 9}", "--expected-devices chooses the device groups"),
         ("maintain: {day: 3}", "day is not known: there are "),
     ],
 )

@@ -17,7 +17,7 @@ from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_location_settings import FolderTables
 from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings, explain_ignored_devices
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
@@ -65,12 +65,9 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation, s
         settings.state.checkpoints,
         PinnedSettings.of(settings, str(location)),
         settings.rules.of_sessions,
-        retain_device_groups=settings.state.expected_devices is not None,
         warm=settings.state.from_sessions,
     )
     say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
-    if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
-        say(ignored)
     if settings.input_folder is not None:
         name_interrupted_files(checkpoint.folder, say)
     return checkpoint

@@ -151,14 +151,11 @@ def engine_log(folder: AnyPath) -> Path | None:
     return None if path is None else path.absolute() / "engine.log"
 
 
-def open_checkpoint(
-    folder: AnyPath, pinned: PinnedSettings, rules: Rules, *, retain_device_groups: bool = False, warm: bool = False
-) -> Checkpoint:
+def open_checkpoint(folder: AnyPath, pinned: PinnedSettings, rules: Rules, *, warm: bool = False) -> Checkpoint:
     """Open a checkpoint, or create one; changed rules apply to micro-batches that have not started.
 
-    With `retain_device_groups` an existing checkpoint retains its device groups, whatever `pinned` names. With `warm` a
-    checkpoint without a started micro-batch will be seeded from the tables' sessions; `Checkpoint.save_as_warm`
-    stores that.
+    With `warm` a checkpoint without a started micro-batch will be seeded from the tables' sessions;
+    `Checkpoint.save_as_warm` stores that.
 
     Raises `CheckpointError` when `folder` was created with other pinned settings, holds something else or cannot
     be read, and `ConfigurationError` when it cannot be written.
@@ -169,7 +166,7 @@ def open_checkpoint(
         _finish_replacements(folder)
     except OSError as error:
         raise _unusable(folder, error) from error
-    found = find_checkpoint(folder, pinned, retain_device_groups=retain_device_groups)
+    found = find_checkpoint(folder, pinned)
     if found is None:
         checkpoint = Checkpoint.with_layout(folder, StoredLayout.new(pinned, rules))
     else:
@@ -186,11 +183,11 @@ def open_checkpoint(
     return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
 
 
-def find_checkpoint(folder: AnyPath, pinned: PinnedSettings, *, retain_device_groups: bool) -> Checkpoint | None:
+def find_checkpoint(folder: AnyPath, pinned: PinnedSettings) -> Checkpoint | None:
     """Read a checkpoint that these settings may use; None where there is none yet. Nothing is written.
 
-    `retain_device_groups` is as for `open_checkpoint`. Raises `CheckpointError` when `folder` was created with other
-    pinned settings, holds something else or cannot be read, and `ConfigurationError` when it is no folder to use.
+    Raises `CheckpointError` when `folder` was created with other pinned settings, holds something else or cannot be
+    read, and `ConfigurationError` when it is no folder to use.
     """
     folder = folder.absolute()
     file = folder / LAYOUT_FILE
@@ -204,8 +201,6 @@ def find_checkpoint(folder: AnyPath, pinned: PinnedSettings, *, retain_device_gr
             raise CheckpointError(msg)
         return None
     checkpoint = Checkpoint.with_layout(folder, StoredLayout.parse(folder, stored_layout))
-    if retain_device_groups:
-        pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
     if checkpoint.sink == SINK_TABLES:  # no replay can involve the old topic, so another is allowed
         checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
     _refuse_other_settings(folder, checkpoint.pinned, pinned)
