@@ -45,7 +45,7 @@ def test_the_count_of_live_sessions_continues_from_the_table_after_a_restart(
 
     def report(progress: BatchProgress) -> None:
         if progress.query == ROLLUP:
-            live.append(progress.detail.live)
+            live.append(progress.live)
 
     with job.running(SESSIONIZE, ROLLUP, report=report):
         job.send(message(1, "Start", "d1"), message(1, "Start", "d2"))

@@ -36,9 +36,8 @@ def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
     changes_sink(location, reports, "its writer")(spark.createDataFrame(rows, OUTPUT_SCHEMA), 9)
-    detail = reports[0].detail
-    assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
-    assert detail.rows_out == 5
+    assert reports[0].ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
+    assert reports[0].rows_out == 5
 
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
     changes_sink(location, [], "its writer")(batch, 10)

@@ -34,7 +34,7 @@ _MERGED_COUNTS = (
     f"{rollup.OLDEST_EVENT_MS} AS oldest_ms",
     "unix_millis(min(processed_at)) AS first_ms",
     "unix_millis(max(processed_at)) AS newest_ms",
-    *INGEST_INSTANTS,
+    INGEST_INSTANTS,
 )
 
 
@@ -107,7 +107,9 @@ class RollupSink(Sink):
             self._progress(counts, batch_id, began_ms, committed_ms),
             reused_ids=reused_ids,
             late_starts=late_starts,
-            detail=replace(self._detail(counts, counted_ms, committed_ms), live=self.live, newest_ms=counts.newest_ms),
+            live=self.live,
+            write_ms=max(0, committed_ms - counted_ms),
+            newest_ms=counts.newest_ms,
         )
 
     def _clean_up_logs(self, spark: SparkSession) -> None:

@@ -14,13 +14,11 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.generated_code import generate_code
 from sessionization.spark.output.progress import (
-    BatchDetail,
     BatchListener,
     BatchProgress,
     delay_instants,
     delay_percentiles,
     notify_listeners,
-    sample_delays,
 )
 from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.state_entries import GroupEntryCounts
@@ -40,20 +38,16 @@ _CHANGE_COUNTS = (
     *(f"count_if(change = '{change}') AS {change}" for change in ("started", "heartbeat", "ended")),
     *(f"count_if(end_reason = '{reason}') AS {reason}" for reason in EndReason),
     f"{delay_instants('ingested_ms')} AS ingested",
-    "count(ingested_ms) AS have_ingested",
     f"{delay_instants('due_ms')} AS due",
     "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
     "count(*) AS rows_out",
 )
-INGEST_INSTANTS = (
-    f"{delay_instants('unix_millis(ingested_at)')} AS ingested",
-    "count(ingested_at) AS have_ingested",
-)
+INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
 _MESSAGE_COUNTS = (
     "count(*) AS rows_in",
     "count(reason) AS quarantined",
     "unix_millis(max(ingested_at)) AS newest_ms",
-    *INGEST_INSTANTS,
+    INGEST_INSTANTS,
 )
 FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
@@ -108,12 +102,12 @@ class Sink(ABC):
             raise StreamError(root_cause(str(error))) from None
         finally:
             batch.unpersist()
-        if max(progress.rows_in, progress.detail.rows_out or 0) >= GENERATE_CODE_ROWS_OF_BATCH:
+        if max(progress.rows_in, progress.rows_out or 0) >= GENERATE_CODE_ROWS_OF_BATCH:
             generate_code(batch.sparkSession)  # each query has a session of its own
         notify_listeners(self.context.listeners, progress)
         if self.context.pace is not None:
-            newest_ms = progress.detail.newest_ms
-            self.context.pace.rest(began_s, 0 if newest_ms is None else (began_ms - newest_ms) / 1_000)
+            newest_ms = began_ms if progress.newest_ms is None else progress.newest_ms
+            self.context.pace.rest(began_s, (began_ms - newest_ms) / 1_000)
 
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
         """Append the micro-batch's `count` rows once, with one task and file for each `ROWS_PER_TASK` of them."""
@@ -129,14 +123,6 @@ class Sink(ABC):
             rows_in=counts.rows_in,
             batch_ms=committed_ms - processed_ms,
             latency=delay_percentiles(counts.ingested, committed_ms),
-        )
-
-    @staticmethod
-    def _detail(counts: Row, counted_ms: int, committed_ms: int) -> BatchDetail:
-        """What every query adds for the metrics, from `have_ingested` and `ingested`; it wrote from `counted_ms` on."""
-        return BatchDetail(
-            write_ms=max(0, committed_ms - counted_ms),
-            latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
         )
 
     @abstractmethod
@@ -183,12 +169,9 @@ class ChangesSink(Sink):
             state_rows=state.rows,
             state_bytes=state.bytes,
             state_entries=state_entries,
-            detail=replace(
-                self._detail(counts, counted_ms, committed_ms),
-                ends={str(reason): counts[str(reason)] for reason in EndReason},
-                rows_out=counts.rows_out,
-                lateness=sample_delays(counts.heartbeat, counts.due, committed_ms),
-            ),
+            ends={str(reason): counts[str(reason)] for reason in EndReason},
+            rows_out=counts.rows_out,
+            write_ms=max(0, committed_ms - counted_ms),
         )
 
 
@@ -210,7 +193,8 @@ class ArchiveSink(Sink):
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             quarantined=counts.quarantined,
-            detail=replace(self._detail(counts, counted_ms, committed_ms), newest_ms=counts.newest_ms),
+            write_ms=max(0, committed_ms - counted_ms),
+            newest_ms=counts.newest_ms,
         )
 
 
