@@ -13,7 +13,6 @@ from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
 from sessionization.spark.output.sinks import SinkContext, to_session_changes
 from sessionization.spark.tables import compaction, rollup
-from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 from tests.support.changes import NOW_MS, a_change, changes_sink
@@ -64,7 +63,7 @@ def test_a_merge_generates_code_from_the_next_look_on_once_the_table_is_large(
 ) -> None:
     monkeypatch.setattr(rollup_sink, "GENERATE_CODE_ROWS", 2)
     of_the_query = spark.newSession()
-    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
+    sink = RollupSink(SinkContext("rollup", location, "writer"), LOOKBACK_MS)
 
     def merge(batch_id: int, session_id: int) -> bool:
         changes = to_session_changes(of_the_query.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA))
@@ -84,7 +83,7 @@ def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_ch
     of_earlier_run = changes(a_change(session_id=1), a_change(session_id=2))
     location.append(rollup.to_session_rows(rollup.fold_by_session(of_earlier_run)), SESSIONS)
     end = a_change(session_id=2, change="ended", ended_ms=NOW_MS, end_reason="reported")
-    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
+    sink = RollupSink(SinkContext("rollup", location, "writer"), LOOKBACK_MS)
     sink(changes(a_change(session_id=3)), 1)
     assert sink.live == 3
     monkeypatch.setattr(rollup, "merge", Mock(return_value=Mock(num_inserted_rows=0)))  # the table stays as it is
@@ -144,7 +143,7 @@ def test_starts_of_sessions_that_are_over_are_counted(
         return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA).coalesce(1))
 
     reports: list = []
-    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer"), listeners=(reports.append,)), LOOKBACK_MS)
+    sink = RollupSink(SinkContext("rollup", location, "writer", listeners=(reports.append,)), LOOKBACK_MS)
     for batch_id, part in enumerate((0, 1, 1)):  # the engine repeats the last one after a kill
         sink(of_all_devices(part), batch_id)
     assert [(report.reused_ids, report.late_starts) for report in reports] == [(0, 0), expected, expected]
@@ -168,8 +167,7 @@ def test_each_table_is_compacted_and_the_logs_are_cleaned_up_in_turn(
         return {"heartbeats": beats, "other changes": changes.keys() - beats} | others
 
     check_lease = Mock()
-    writer = BatchWriter(location, "writer", check_lease=check_lease)
-    sink = RollupSink(SinkContext("rollup", writer), LOOKBACK_MS, compacts_changes)
+    sink = RollupSink(SinkContext("rollup", location, "writer", check_lease), LOOKBACK_MS, compacts_changes)
     no_changes = to_session_changes(spark.createDataFrame([], OUTPUT_SCHEMA))
     every = [["heartbeats"], ["other changes"]] * compacts_changes + [["sessions"], ["stream_progress"], ["logs"]]
     done = []

@@ -4,8 +4,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ArchiveSink, SinkContext
-from sessionization.spark.tables.batch_writer import BatchWriter, newest_appended_batch
+from sessionization.spark.output.sinks import ArchiveSink, SinkContext, newest_appended_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.support.changes import NOW_MS, a_change, changes_sink
@@ -54,7 +53,7 @@ def test_a_repeated_micro_batch_of_messages_is_written_once(spark: SparkSession,
         " 'malformed_json' AS reason"
     )
     for _ in range(2):
-        ArchiveSink(SinkContext("archive", BatchWriter(location, "writer")))(batch, 5)
+        ArchiveSink(SinkContext("archive", location, "writer"))(batch, 5)
     assert [bytes(row.value) for row in location.read(spark.read, RAW_EVENTS).collect()] == [b"\xff"]
 
 

@@ -13,8 +13,7 @@ from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.input.topic_offsets import Offsets, TopicRange
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.output.sinks import ChangesSink, SinkContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 from sessionization.spark.warm_start import read_position
@@ -53,7 +52,7 @@ def context(spark: SparkSession, location: TableLocation, **options: object) -> 
 
 def append_changes(spark: SparkSession, location: TableLocation, batch_id: int, *changes: tuple) -> None:
     rows = spark.createDataFrame(list(changes), OUTPUT_SCHEMA)
-    ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(rows, batch_id)
+    ChangesSink(SinkContext("sessionize", location, "theirs"))(rows, batch_id)
 
 
 def report(spark: SparkSession, location: TableLocation, at_ms: int) -> None:

@@ -23,9 +23,8 @@ from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
+from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY, newest_appended_batch
 from sessionization.spark.tables import views
-from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
 from sessionization.spark.tables.lease import MAINTENANCE_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease

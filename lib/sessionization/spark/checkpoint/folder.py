@@ -141,7 +141,7 @@ class Checkpoint(StoredLayout):
         return changed
 
     def writer_id(self, query: str) -> str:
-        """Return the application id of a query's appends: a table takes each of them once (`BatchWriter`)."""
+        """Return the application id of a query's appends: a table takes each of them once (`SinkContext`)."""
         return f"sessionization/{self.id}/{query}"
 
 

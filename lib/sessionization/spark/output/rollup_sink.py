@@ -78,7 +78,7 @@ class RollupSink(Sink):
             if location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:  # Delta answers from the log
                 generate_code(spark)
             self._has_merged = True
-        self.context.writer.check_lease()
+        self.context.check_lease()
         inserted: int = rollup.merge(spark, location, batch, since).num_inserted_rows
         return inserted
 
@@ -101,7 +101,7 @@ class RollupSink(Sink):
         reused_ids, late_starts = self._count_starts_of_ended(batch, counts, since, inserted)
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if maintain := self._turns.next_if_due():
-            self.context.writer.check_lease()
+            self.context.check_lease()
             maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),

@@ -1,11 +1,11 @@
-"""The sinks that append the micro-batches of a query. A repeated micro-batch is appended once (`BatchWriter`)."""
+"""The sinks that append the micro-batches of a query. A repeated micro-batch is appended once (`SinkContext`)."""
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import EndReason
@@ -22,8 +22,8 @@ from sessionization.spark.output.progress import (
 )
 from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.state_entries import GroupEntryCounts
-from sessionization.spark.tables.batch_writer import BatchWriter
-from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.lease_table import no_lease
+from sessionization.spark.tables.location import MAX_COMMITS_READ, TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, Table
 
 ROWS_PER_TASK = 50_000
@@ -54,31 +54,47 @@ FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 
 
 @dataclass(frozen=True, slots=True)
-class StateSize:
-    """How much state the operator held when the engine last reported it."""
-
-    rows: int | None = None
-    bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SinkContext:
     """Where a query's sink writes and reports.
 
-    `writer` appends the query's micro-batches. `store_row` stores the row of `stream_progress` before the engine
-    commits the micro-batch, so a kill loses no row. The `listeners` are called after that. With a `pace` the query then
-    rests, and the engine commits the micro-batch after the rest.
+    `check_lease` raises `StreamError` where this run may not write any more (`lease.Lease.check`). `store_row` stores
+    the row of `stream_progress` before the engine commits the micro-batch, so a kill loses no row. The `listeners` are
+    called after that. With a `pace` the query then rests, and the engine commits the micro-batch after the rest.
     """
 
     query: str
-    writer: BatchWriter
+    location: TableLocation
+    writer_id: str
+    check_lease: Callable[[], None] = no_lease
     store_row: Callable[[BatchProgress], None] = lambda _progress: None
     listeners: Sequence[BatchListener] = ()
     pace: QueryPace | None = None
 
-    @property
-    def location(self) -> TableLocation:
-        return self.writer.location
+    def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
+        """Append a micro-batch's rows; a second call for the same table and micro-batch appends nothing.
+
+        Delta stores in the commit which micro-batch of which writer it has (`txnAppId`, `txnVersion`), and skips one
+        that the table has. So it does not matter who repeats a micro-batch: a restart, or a driver that hung
+        (docs/adr/0029-one-path-of-appends.md).
+        """
+        self.check_lease()
+        self.location.append(
+            rows,
+            table,
+            txnAppId=self.writer_id,
+            txnVersion=str(batch_id),
+            userMetadata=f"{self.writer_id} {batch_id}",  # for `newest_appended_batch`, and for people
+        )
+
+
+def newest_appended_batch(location: TableLocation, spark: SparkSession, table: Table, writer_id: str) -> int:
+    """The newest micro-batch that a writer has appended; -1 where the newest commits contain none.
+
+    It reads the table's history, because Delta has no public call that returns the newest `txnVersion`.
+    """
+    commits = location.history(spark, table, MAX_COMMITS_READ).select("userMetadata").collect()
+    written = ((row.userMetadata or "").rpartition(" ") for row in commits)
+    return max((int(batch_id) for writer, _, batch_id in written if writer == writer_id), default=-1)
 
 
 @dataclass
@@ -112,7 +128,7 @@ class Sink(ABC):
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
         """Append the micro-batch's `count` rows once, with one task and file for each `ROWS_PER_TASK` of them."""
         tasks = -(-count // ROWS_PER_TASK)
-        self.context.writer.append(rows.coalesce(tasks), table, batch_id)
+        self.context.append(rows.coalesce(tasks), table, batch_id)
 
     def _progress(self, counts: Row, batch_id: int, processed_ms: int, committed_ms: int) -> BatchProgress:
         """What every query reports of a micro-batch, from its columns `rows_in` and `ingested`."""
@@ -134,7 +150,8 @@ class Sink(ABC):
 class ChangesSink(Sink):
     """Append the operator's changes to `session_changes`, or pass them to `publish`, which may get them again."""
 
-    state_size: Callable[[], StateSize]
+    state_size: Callable[[], tuple[int | None, int | None]] = lambda: (None, None)
+    """The rows and bytes of state that the operator held when the engine last reported them."""
     publish: Callable[[DataFrame], None] | None = None
     entry_counts: GroupEntryCounts | None = None
     """Counts the entries in the state of device groups; if None, each row of state is one entry."""
@@ -149,13 +166,13 @@ class ChangesSink(Sink):
             if self.publish is None:
                 self._append(rows, changes, SESSION_CHANGES, batch_id)
             else:
-                self.context.writer.check_lease()
+                self.context.check_lease()
                 self.publish(rows)
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms
-        state = self.state_size()
+        state_rows, state_bytes = self.state_size()
         state_entries = (
-            state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
+            state_rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
         )
         return replace(
             self._progress(counts, batch_id, processed_ms, committed_ms),
@@ -166,8 +183,8 @@ class ChangesSink(Sink):
             duplicate_start=counts.duplicate_start,
             duplicate_end=counts.duplicate_end,
             evicted=counts.evicted,
-            state_rows=state.rows,
-            state_bytes=state.bytes,
+            state_rows=state_rows,
+            state_bytes=state_bytes,
             state_entries=state_entries,
             ends={str(reason): counts[str(reason)] for reason in EndReason},
             rows_out=counts.rows_out,
