@@ -8,7 +8,8 @@ import pytest
 
 from sessionization import files
 from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import read_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
 
 
@@ -140,7 +141,7 @@ def test_only_a_new_checkpoint_becomes_warm_and_it_stays_warm_once_saved(tmp_pat
         assert new.is_warm
     # The warm start was refused. The next start omits the option and begins empty.
     assert not open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
-    new.save_as_warm()
+    new.write()
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
     begin_micro_batch(tmp_path / "new", 0, 1_000)
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
@@ -152,7 +153,7 @@ def test_the_folder_of_a_refused_start_may_still_become_warm(tmp_path: Path) -> 
     warm = open_checkpoint(tmp_path, FIXED, RULES, warm=True)
     assert warm.is_warm
     assert warm.created_ms >= refused.created_ms
-    warm.save_as_warm()
+    warm.write()
     assert read_checkpoint(tmp_path) == warm
 
 

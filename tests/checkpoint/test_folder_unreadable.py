@@ -37,11 +37,11 @@ def test_a_file_that_is_no_layout_is_an_error_and_begins_no_new_checkpoint(tmp_p
 def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = reopened(tmp_path)
     for name in ("replace_verified", "write_new"):
-        monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", failing_with(errno.ENOSPC))
+        monkeypatch.setattr(f"sessionization.spark.checkpoint.folder.{name}", failing_with(errno.ENOSPC))
     (tmp_path / "layout.json").unlink()
     for write in (
         opened.restore_layout_file,
-        opened.save_as_warm,
+        opened.write,
         lambda: opened.with_sink("kafka"),
         lambda: reopened(tmp_path),
     ):

@@ -7,7 +7,8 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError
-from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import read_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
 

@@ -14,7 +14,7 @@ from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.input.topic_offsets import Offsets, TopicRange
 from sessionization.spark.job_context import JobContext

@@ -6,7 +6,7 @@ import pytest
 
 from sessionization.errors import CheckpointError
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
@@ -27,7 +27,7 @@ def run_warm_start(folder: Path) -> InitialState:
         from_sessions=True,
     )
     checkpoint = open_checkpoint(folder, PinnedSettings.of(settings, "tables"), settings.rules.of_sessions, warm=True)
-    checkpoint.save_as_warm()
+    checkpoint.write()
     location = TableLocation(settings.tables.warehouse)
     return warm_start(JobContext(None, settings, checkpoint, location))  # type: ignore[arg-type]
 

@@ -15,7 +15,8 @@ from sessionization.backfill.backfill_job import backfill
 from sessionization.backfill.backfill_settings import BackfillSettings
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE, open_checkpoint
+from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, read_started_batch
 from sessionization.spark.input.topic_offsets import TopicRange
@@ -191,7 +192,7 @@ def warm_started(spark: SparkSession, location: TableLocation, folder: Path, *pa
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
         patch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(topics, ends))
         state = warm_start(JobContext(spark, settings, checkpoint, location))
-    checkpoint.save_as_warm()
+    checkpoint.write()
     return state
 
 

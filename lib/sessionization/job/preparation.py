@@ -16,7 +16,8 @@ from sessionization.job.job_input import name_interrupted_files
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_location_settings import FolderTables
-from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
+from sessionization.spark.checkpoint.folder import Checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import check_topics
@@ -124,7 +125,7 @@ def _open_tables(
     if checkpoint.is_taking_over:
         context.check_lease()
         check_maintenance_lease()
-        checkpoint.save_as_warm()
+        checkpoint.write()  # it is warm from now on
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False)
         checkpoint.restore_layout_file()
