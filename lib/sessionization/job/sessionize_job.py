@@ -24,7 +24,6 @@ from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import ClockCheck, RunningTotals, count_live_sessions, progress_line, summary_lines
 from sessionization.ml.runs import track_in_mlflow
-from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE, engine_log
@@ -74,7 +73,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         real_time.check_runtime()
     location, say = TableLocation.of(settings.tables), callbacks.say
     if settings.monitoring.metrics_port is not None and find_spec("prometheus_client") is None:
-        msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
+        msg = (
+            "--metrics-port needs the package prometheus-client: install the extra metrics (docs/error-messages.md), "
+            "or leave it out"
+        )
         raise ConfigurationError(msg)
     log_file = engine_log(settings.state.checkpoints)
     with contextlib.ExitStack() as stack:

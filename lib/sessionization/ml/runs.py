@@ -19,7 +19,6 @@ import pyspark
 from pyspark.sql import SparkSession
 
 from sessionization.databricks import on_databricks
-from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress
@@ -70,7 +69,10 @@ def track_in_mlflow(
     experiment = settings.monitoring.mlflow
     if experiment == "off" or importlib.util.find_spec("mlflow") is None:
         if experiment not in ("auto", "off"):
-            say(f"--mlflow {experiment}: MLflow is not installed, so no run is kept; {how_to_install('mlflow')}")
+            say(
+                f"--mlflow {experiment}: MLflow is not installed, so no run is kept; install the extra mlflow "
+                "(docs/notebooks.md)"
+            )
         yield lambda _progress: None
         return
     waiting: deque[BatchProgress] = deque(maxlen=MAX_WAITING)
