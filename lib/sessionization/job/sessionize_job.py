@@ -29,12 +29,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.error_text import explain_engine_death, remedy_for, root_cause
-from sessionization.spark.engine.session import (
-    describe_log,
-    job_session,
-    refuse_other_default_storage,
-    session_for_uris,
-)
+from sessionization.spark.engine.session import describe_log, job_session, session_for_uris
 from sessionization.spark.input.kafka_source import remedy_for_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
@@ -90,8 +85,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         # row of a table, so Spark must have started first.
         checkpoint = open_job_checkpoint(settings, location, say) if is_exclusive else None
         with plain_errors(f"Spark cannot be started (see {log_place})"):
-            spark = stack.enter_context(job_session(log_file))
-        refuse_other_default_storage(spark, settings)
+            spark = stack.enter_context(job_session(log_file, settings=settings))
         check_lease = no_lease
         if not is_exclusive:
             stored = StoredLease(spark, location, STREAM_LEASE)
