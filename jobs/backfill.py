@@ -3,22 +3,18 @@
 import contextlib
 
 from sessionization.backfill.backfill_settings import BackfillSettings
-from sessionization.command_line.parser import parse_settings, run, say_on_stderr
+from sessionization.command_line.parser import run_job
+from sessionization.say import Say
 
 with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
     import sessionization_laptop  # noqa: F401
 
-PROG = "backfill"
-say = say_on_stderr(PROG)
 
-
-def main() -> int:
-    settings = parse_settings(BackfillSettings, None, PROG)
+def main(settings: BackfillSettings, say: Say) -> None:
     from sessionization.backfill.backfill_job import backfill
 
     backfill(settings, say)
-    return 0
 
 
 if __name__ == "__main__":
-    run(main, PROG)
+    run_job(main, BackfillSettings, "backfill")

@@ -5,9 +5,8 @@ from typing import Literal
 
 from pydantic import BaseModel, ConfigDict, Field
 
-from sessionization.command_line.parser import parse_settings, run
-
-PROG = "demo"
+from sessionization.command_line.parser import run_job
+from sessionization.say import Say
 
 
 class DemoSettings(BaseModel):
@@ -20,13 +19,11 @@ class DemoSettings(BaseModel):
     folder: Path = Field(Path(".demo"), description="where the input, the tables and the checkpoints go")
 
 
-def main() -> int:
-    settings = parse_settings(DemoSettings, None, PROG)
+def main(settings: DemoSettings, _say: Say) -> None:
     from sessionization_laptop.demo import demo
 
     demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source, settings.picture)
-    return 0
 
 
 if __name__ == "__main__":
-    run(main, PROG)
+    run_job(main, DemoSettings, "demo")

@@ -3,18 +3,15 @@
 import contextlib
 import sys
 
-from sessionization.command_line.parser import parse_settings, run, say_on_stderr
+from sessionization.command_line.parser import run_job
 from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.say import Say
 
 with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
     import sessionization_laptop  # noqa: F401
 
-PROG = "erase_account"
-say = say_on_stderr(PROG)
 
-
-def main() -> int:
-    settings = parse_settings(EraseSettings, None, PROG)
+def main(settings: EraseSettings, say: Say) -> int:
     from sessionization.ops.erase import erase
 
     receipt = erase(settings, say)
@@ -29,4 +26,4 @@ def main() -> int:
 
 
 if __name__ == "__main__":
-    run(main, PROG)
+    run_job(main, EraseSettings, "erase_account")

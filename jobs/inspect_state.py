@@ -2,22 +2,19 @@
 
 import contextlib
 
-from sessionization.command_line.parser import parse_settings, run, say_on_stdout
+from sessionization.command_line.parser import run_job, say_on_stdout
 from sessionization.ops.maintenance_settings import InspectSettings
+from sessionization.say import Say
 
 with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
     import sessionization_laptop  # noqa: F401
 
-PROG = "inspect_state"
 
-
-def main() -> int:
-    settings = parse_settings(InspectSettings, None, PROG)
+def main(settings: InspectSettings, _say: Say) -> None:
     from sessionization.ops.inspect_state import inspect_state
 
     inspect_state(settings, say_on_stdout)
-    return 0
 
 
 if __name__ == "__main__":
-    run(main, PROG)
+    run_job(main, InspectSettings, "inspect_state")

@@ -2,22 +2,19 @@
 
 import contextlib
 
-from sessionization.command_line.parser import parse_settings, run, say_on_stdout
+from sessionization.command_line.parser import run_job, say_on_stdout
+from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
     import sessionization_laptop  # noqa: F401
 
-PROG = "preflight"
 
-
-def main() -> int:
-    settings = parse_settings(SessionizeSettings, None, PROG)
+def main(settings: SessionizeSettings, _say: Say) -> None:
     from sessionization.ops.preflight import preflight
 
     preflight(settings, say_on_stdout)
-    return 0
 
 
 if __name__ == "__main__":
-    run(main, PROG)
+    run_job(main, SessionizeSettings, "preflight")

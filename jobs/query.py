@@ -2,11 +2,10 @@
 
 from pydantic import Field
 
-from sessionization.command_line.parser import parse_settings, run, say_on_stderr
+from sessionization.command_line.parser import run_job
+from sessionization.say import Say
 from sessionization.settings.section import Section
 from sessionization.settings.table_location_settings import FolderTables
-
-PROG = "query"
 
 
 class QuerySettings(Section):
@@ -17,17 +16,14 @@ class QuerySettings(Section):
     rows: int = Field(100, ge=1, description="print at most so many rows")
 
 
-def main() -> int:
-    settings = parse_settings(QuerySettings, None, PROG)
+def main(settings: QuerySettings, say: Say) -> None:
     from sessionization.spark.engine.session import session_for_uris
     from sessionization_laptop.print_query import print_query
 
-    say = say_on_stderr(PROG)
     say("starting Spark, which takes 10 to 20 s")
     with session_for_uris(settings, say):
         print_query(settings.tables.warehouse, settings.sql, settings.rows)
-    return 0
 
 
 if __name__ == "__main__":
-    run(main, PROG)
+    run_job(main, QuerySettings, "query")

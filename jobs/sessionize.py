@@ -2,24 +2,19 @@
 
 import contextlib
 
-from sessionization.command_line.parser import parse_settings, run, say_on_stderr
+from sessionization.command_line.parser import run_job
+from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 with contextlib.suppress(ModuleNotFoundError):  # a cluster has its own Spark
     import sessionization_laptop  # noqa: F401
 
-PROG = "sessionize"
-say = say_on_stderr(PROG)
 
-
-def main() -> int:
-    settings = parse_settings(SessionizeSettings, None, PROG)
-    # Imported late, because Spark takes seconds to import and --help should not.
+def main(settings: SessionizeSettings, say: Say) -> None:
     from sessionization.job.sessionize_job import run_and_print_summary
 
     run_and_print_summary(settings, say)
-    return 0
 
 
 if __name__ == "__main__":
-    run(main, PROG)
+    run_job(main, SessionizeSettings, "sessionize")

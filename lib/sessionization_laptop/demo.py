@@ -23,7 +23,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
+from sessionization.spark.checkpoint.folder import LAYOUT_FILE
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
 from sessionization.stop_signals import stop_on_signals

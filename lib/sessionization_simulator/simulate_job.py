@@ -13,7 +13,6 @@ from sessionization.clock import utc, wall_clock_ms
 from sessionization.command_line.parser import say_on_stderr
 from sessionization.errors import ConfigurationError
 from sessionization.files import open_whole
-from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization_simulator.dirt import Dirt, DirtKind
 from sessionization_simulator.evening import Evening, Messages, Schedule, concatenate
@@ -104,7 +103,7 @@ def _open_sink(settings: SimulateSettings, fleet: Fleet, now_ms: int) -> "FileSi
     except ModuleNotFoundError as error:
         if error.name != "confluent_kafka":
             raise
-        msg = f"--sink kafka needs the package confluent-kafka: {how_to_install('kafka')}"
+        msg = "--sink kafka needs the package confluent-kafka: install the extra kafka (docs/error-messages.md)"
         raise ConfigurationError(msg) from error
     return KafkaSink(settings, fleet)
 

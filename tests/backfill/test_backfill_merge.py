@@ -10,7 +10,7 @@ from pyspark.sql import SparkSession
 from sessionization.backfill.backfill_job import backfill
 from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, DifferenceError
-from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import to_session_changes

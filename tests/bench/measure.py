@@ -19,8 +19,7 @@ from sessionization.spark import pipeline
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.output.sinks import ChangesSink, SinkContext
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
@@ -144,9 +143,8 @@ def _start_query(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         create_tables(spark, location, owner="bench", may_create=True)
-        context = SinkContext("sessionize", BatchWriter(location, "bench"), listeners=(progress.append,))
-        sink = ChangesSink(context, StateSize)
-        writer = changes.writeStream.foreachBatch(sink)
+        context = SinkContext("sessionize", location, "bench", listeners=(progress.append,))
+        writer = changes.writeStream.foreachBatch(ChangesSink(context))
     else:
         # The yardstick has the same column names.
         instants = [_instants(name) for name in ("due_ms", "ingested_ms")] if scenario.load == "mix" else []

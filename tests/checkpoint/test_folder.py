@@ -8,11 +8,9 @@ import pytest
 
 from sessionization import files
 from sessionization.errors import CheckpointError
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, read_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
+from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
-from tests.support.settings import settings_of
 
 
 def test_a_new_folder_becomes_a_checkpoint_that_the_next_start_recognises(tmp_path: Path) -> None:
@@ -71,35 +69,6 @@ def test_a_changed_pinned_option_is_refused_with_its_name_and_value(
     with pytest.raises(CheckpointError, match=f"{option}.* not {value}: give the same again"):
         reopened(tmp_path, fixed=replace(FIXED, **changed))
     reopened(tmp_path)
-
-
-def test_expected_devices_determine_the_groups_of_a_new_checkpoint_only(tmp_path: Path) -> None:
-    requested = replace(FIXED, device_groups=4_000)
-    new = open_checkpoint(tmp_path, requested, RULES, retain_device_groups=True)
-    assert new.layout.device_groups == 4_000
-    larger = replace(FIXED, device_groups=9_000)
-    assert open_checkpoint(tmp_path, larger, RULES, retain_device_groups=True).layout == new.layout
-    assert reopened(tmp_path, fixed=requested).layout == new.layout
-    with pytest.raises(CheckpointError, match="--device-groups 4000, not 9000"):
-        reopened(tmp_path, fixed=larger)
-    by_device = reopened(tmp_path / "by device").layout
-    assert open_checkpoint(tmp_path / "by device", larger, RULES, retain_device_groups=True).layout == by_device
-
-
-@pytest.mark.parametrize(
-    ("options", "groups"),
-    [
-        ({}, None),
-        ({"device_groups": 3}, 3),
-        ({"expected_devices": 1_999}, None),
-        ({"expected_devices": 2_000}, 32),
-        ({"expected_devices": 128_000}, 32),
-        ({"expected_devices": 4_000_001}, 1_001),
-    ],
-)
-def test_settings_determine_the_number_of_device_groups(options: dict[str, int], groups: int | None) -> None:
-    settings = settings_of(SessionizeSettings, input="in", warehouse="tables", checkpoints="checkpoints", **options)
-    assert PinnedSettings.of(settings, "tables").device_groups == groups
 
 
 def test_changed_rules_apply_only_after_the_newest_started_micro_batch(tmp_path: Path) -> None:
@@ -172,7 +141,7 @@ def test_only_a_new_checkpoint_becomes_warm_and_it_stays_warm_once_saved(tmp_pat
         assert new.is_warm
     # The warm start was refused. The next start omits the option and begins empty.
     assert not open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
-    new.save_as_warm()
+    new.write()
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
     begin_micro_batch(tmp_path / "new", 0, 1_000)
     assert open_checkpoint(tmp_path / "new", FIXED, RULES).is_warm
@@ -184,7 +153,7 @@ def test_the_folder_of_a_refused_start_may_still_become_warm(tmp_path: Path) -> 
     warm = open_checkpoint(tmp_path, FIXED, RULES, warm=True)
     assert warm.is_warm
     assert warm.created_ms >= refused.created_ms
-    warm.save_as_warm()
+    warm.write()
     assert read_checkpoint(tmp_path) == warm
 
 

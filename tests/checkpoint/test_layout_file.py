@@ -13,13 +13,11 @@ from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.files import open_whole
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint, read_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import explain_ignored_devices
+from sessionization.spark.checkpoint.folder import Checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from tests.support.checkpoint_folder import FIXED, RULES, SHORTER, begin_micro_batch, reopened
 from tests.support.failing import failing_with
-from tests.support.settings import settings_of
 
 DEVICES = ["pc-1", "", "Jos\u00e9", "\U0001f3ae", "a" * 256, *(f"d{number}" for number in range(200))]
 
@@ -109,11 +107,11 @@ def test_a_file_that_is_no_layout_is_an_error_and_begins_no_new_checkpoint(tmp_p
 def test_a_layout_file_that_cannot_be_written_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     opened = reopened(tmp_path)
     for name in ("replace_verified", "write_new"):
-        monkeypatch.setattr(f"sessionization.spark.checkpoint.layout_file.{name}", failing_with(errno.ENOSPC))
+        monkeypatch.setattr(f"sessionization.spark.checkpoint.folder.{name}", failing_with(errno.ENOSPC))
     (tmp_path / "layout.json").unlink()
     for write in (
         opened.restore_layout_file,
-        opened.save_as_warm,
+        opened.write,
         lambda: opened.with_sink("kafka"),
         lambda: reopened(tmp_path),
     ):
@@ -149,25 +147,6 @@ def test_a_file_that_is_being_written_is_refused_where_that_is_asked(file: Path)
         with pytest.raises(FileExistsError), open_whole(file, "xb"):
             pass
     assert content(file.parent) == {"layout.json": "after"}
-
-
-@pytest.mark.parametrize(
-    ("devices", "layout", "expected"),
-    [
-        (100_000, StateLayout(), "keeps its state by device, not in 32 device groups"),
-        (100, StateLayout(32), "keeps its state in 32 device groups, not by device"),
-        (100_000, StateLayout(32), None),
-        (None, StateLayout(32), None),
-    ],
-)
-def test_a_run_reports_expected_devices_that_the_checkpoint_ignores(
-    devices: int | None, layout: StateLayout, expected: str | None
-) -> None:
-    folders = {"input": Path("in"), "warehouse": Path("w"), "checkpoints": Path("c")}
-    line = explain_ignored_devices(
-        settings_of(SessionizeSettings, **folders, expected_devices=devices), Path("c"), layout
-    )
-    assert line is None if expected is None else line is not None and expected in line and "--from-sessions" in line
 
 
 @pytest.mark.spark

@@ -8,28 +8,28 @@ from pathlib import Path
 
 from pyspark.sql import DataFrame
 
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.output.sinks import SinkContext
 from sessionization.spark.tables.schemas import SESSION_CHANGES, Table
 
 _ENTRY = Path(__file__).parents[2] / "jobs" / "sessionize.py"
 _DROPPED_EVERY = 4
-_append = BatchWriter.append
+_append = SinkContext.append
 _this_start = uuid.uuid4().hex
 
 
-def _not_idempotent(writer: BatchWriter, rows: DataFrame, table: Table, batch_id: int) -> None:
+def _not_idempotent(context: SinkContext, rows: DataFrame, table: Table, batch_id: int) -> None:
     """A writer with a new id at each start: a table accepts a repeated micro-batch again."""
-    _append(replace(writer, writer_id=f"{_this_start}/{writer.writer_id}"), rows, table, batch_id)
+    _append(replace(context, writer_id=f"{_this_start}/{context.writer_id}"), rows, table, batch_id)
 
 
-def _dropping(writer: BatchWriter, rows: DataFrame, table: Table, batch_id: int) -> None:
+def _dropping(context: SinkContext, rows: DataFrame, table: Table, batch_id: int) -> None:
     """A sink that now and then writes nothing, and reports success."""
     if table is not SESSION_CHANGES or batch_id % _DROPPED_EVERY:
-        _append(writer, rows, table, batch_id)
+        _append(context, rows, table, batch_id)
 
 
 MUTATIONS = {"not-idempotent": _not_idempotent, "dropping": _dropping}
 
 if __name__ == "__main__":
-    setattr(BatchWriter, "append", MUTATIONS[sys.argv.pop(1)])  # noqa: B010 - a method is not assigned to
+    setattr(SinkContext, "append", MUTATIONS[sys.argv.pop(1)])  # noqa: B010 - a method is not assigned to
     runpy.run_path(str(_ENTRY), run_name="__main__")

@@ -48,7 +48,7 @@ def test_topics_whose_settings_may_not_be_read_are_one_warning(spark: SparkSessi
     warnings: list[str] = []
     refuse_compacted_topics(spark, settings(broker.bootstrap_servers), ("read_only", "open"), warnings.append)
     assert len(warnings) == 1
-    assert warnings[0].startswith("whether read_only is compacted cannot be checked (")
+    assert warnings[0].startswith("whether read_only or open is compacted cannot be checked (")
     assert "TopicAuthorizationException" in warnings[0]
     assert warnings[0].endswith("or allow DescribeConfigs to the job's user")
 

@@ -16,7 +16,8 @@ from sessionization.job import preparation
 from sessionization.job.job_input import watch_input
 from sessionization.job.preparation import prepare, unless_stopped
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import open_checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import read_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import explain_engine_death
 from sessionization.spark.job_context import JobContext

@@ -15,7 +15,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.job.metrics import BOUNDS_S, COUNTERS, METRICS, PREFIX, Metrics, backlog, serve_metrics
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.output.progress import BatchDetail, BatchProgress, DelaySample
+from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.support.metrics_endpoint import MetricsEndpoint
 from tests.support.monitored import (
     AT_MS,
@@ -55,7 +55,7 @@ def values_of(source: Metrics) -> dict[str, float]:
 
 
 def test_the_important_signals_are_metrics() -> None:
-    rollup = query_progress("rollup", detail=BatchDetail(live=41, write_ms=10))
+    rollup = query_progress("rollup", live=41, write_ms=10)
     archive = query_progress("archive", quarantined=2)
     values = values_of(metrics_of(sessionize_progress(state_entries=90), rollup, archive))
     committed_s = (AT_MS + 500) / 1000
@@ -97,17 +97,17 @@ def test_when_something_last_came_stays_while_nothing_comes() -> None:
 def test_the_delays_of_micro_batches_add_up_in_one_histogram() -> None:
     values = values_of(
         metrics_of(
-            sessionize_progress(0, detail=BatchDetail(lateness=DelaySample(5, (50, 50, 100, 1_100, 40_000)))),
-            sessionize_progress(1, detail=BatchDetail(lateness=DelaySample(400, (1_400, 61_000)))),
+            *(sessionize_progress(lateness=Percentiles(1, p99_ms, 70_000)) for p99_ms in (50, 100, 1_400, 61_000)),
+            sessionize_progress(lateness=Percentiles(None, None, None)),
         )
     )
     buckets = {key: value for key, value in values.items() if key.startswith(f"{LATENESS}_bucket")}
     assert [float(re.findall(r'"(.+)"', key)[0]) for key in buckets] == [*BOUNDS_S, math.inf]
     at_most = dict(zip([*BOUNDS_S, math.inf], buckets.values(), strict=True))
-    expected = {0.1: 3, 0.25: 3, 1: 3, 1.5: 5, 30: 5, 60: 6, 120: 7, 3600: 7, math.inf: 7}
+    expected = {0.1: 2, 1: 2, 1.5: 3, 60: 3, 120: 4, math.inf: 4}
     assert {bound: at_most[bound] for bound in expected} == expected
-    assert values[f"{LATENESS}_count"] == 7
-    assert values[f"{LATENESS}_sum"] == pytest.approx(41.3 + 62.4)
+    assert values[f"{LATENESS}_count"] == 4
+    assert values[f"{LATENESS}_sum"] == pytest.approx(62.55)
 
 
 def test_counters_and_histograms_begin_at_zero() -> None:
@@ -142,7 +142,7 @@ def test_without_the_library_metrics_are_refused_before_anything_is_created(
     monkeypatch.setitem(sys.modules, "prometheus_client", None)
     folders = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     settings = settings_of(SessionizeSettings, **folders, metrics_port=9464)
-    with pytest.raises(ConfigurationError, match=r"--metrics-port needs .*WHEEL\.whl\[metrics\]'") as error:
+    with pytest.raises(ConfigurationError, match=r"--metrics-port needs .* the extra metrics") as error:
         run(settings, threading.Event(), JobCallbacks(lines.append))
     assert "\n" not in str(error.value)
     assert not (tmp_path / "checkpoints").exists()

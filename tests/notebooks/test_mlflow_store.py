@@ -1,4 +1,4 @@
-"""A stream's run in a real MLflow store, a SQLite file: its contents, and reading and comparing runs."""
+"""A stream's run in a real MLflow store, a SQLite file."""
 
 from pathlib import Path
 from typing import Any
@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("mlflow", reason="MLflow is not installed: make notebooks installs it")
 
 from sessionization.ml import runs
-from sessionization.ml.runs import RunKind, track_in_mlflow
+from sessionization.ml.runs import KIND_TAG, track_in_mlflow
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.tables.location import TableLocation
@@ -59,45 +59,37 @@ def _log_foreign_run(uri: str) -> None:
     client.log_metric(client.create_run(experiment.experiment_id).info.run_id, "sessionize.batch_ms", 1.0)
 
 
-def streams(store: str) -> list[runs.StoredRun]:
-    return runs.newest_runs(RunKind.STREAM, [store])
-
-
-def run_of(store: str, at: int = 0) -> Any:
+def streams(store: str) -> list[Any]:
+    """The runs with the stream's tag in all experiments, newest first."""
     from mlflow import MlflowClient
 
     client = MlflowClient(tracking_uri=store)
-    return client.get_run(streams(store)[at].run_id)
+    experiments = [experiment.experiment_id for experiment in client.search_experiments()]
+    tag = f"tags.`{KIND_TAG}` = 'stream'"
+    return list(client.search_runs(experiments, tag, order_by=["attributes.start_time DESC"]))
 
 
 def test_a_run_has_settings_and_versions(store: str) -> None:
-    parameters = run_of(store).data.params
-    assert (parameters["heartbeat"], parameters["trigger"]) == ("2s", "1s")
-    assert parameters["spark"] == "4.2.0"
-    assert run_of(store).data.tags["checkpoint"] == "c0ffee"
-    assert run_of(store).info.status == "FINISHED"
+    newest, older = streams(store)
+    assert (newest.data.params["heartbeat"], older.data.params["heartbeat"]) == ("2s", "5s")
+    assert (newest.data.params["trigger"], newest.data.params["spark"]) == ("1s", "4.2.0")
+    assert newest.data.tags["checkpoint"] == "c0ffee"
+    assert newest.info.status == "FINISHED"
 
 
 def test_a_run_has_the_metrics_of_its_micro_batches(store: str) -> None:
-    (newest, _) = streams(store)
-    assert runs.metric_series(newest, "sessionize.rows_in") == (
-        [1_800_000_000_000, 1_800_000_001_000], [10.0, 11.0],
-    )  # fmt: skip
-    assert runs.metric_series(newest, "sessionize.lateness_p99_ms")[1] == [20.0]
-    assert {"sessionize.batch_ms", "sessionize.state_rows", "sessionize.state_bytes"} <= newest.metrics.keys()
-    assert "sessionize.batch_id" not in newest.metrics
+    from mlflow import MlflowClient
 
-
-def test_runs_are_found_by_their_tag_in_any_experiment(store: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first"
-    assert runs.newest_runs(RunKind.BENCHMARK, [store]) == []
-    monkeypatch.setattr(runs, "_EXPERIMENTS_AT_ONCE", 1)
-    assert [run.parameters["heartbeat"] for run in streams(store)] == ["2s", "5s"], "newest first, over several answers"
-
-
-def test_a_new_store_has_no_runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{tmp_path / 'mlflow.db'}")
-    assert runs.newest_runs(RunKind.STREAM) == []
+    newest = streams(store)[0]
+    rows_in = MlflowClient(tracking_uri=store).get_metric_history(newest.info.run_id, "sessionize.rows_in")
+    assert [(point.step, point.timestamp, point.value) for point in rows_in] == [
+        (0, 1_800_000_000_000, 10.0),
+        (1, 1_800_000_001_000, 11.0),
+    ]
+    metrics = newest.data.metrics
+    assert metrics["sessionize.lateness_p99_ms"] == 20.0
+    assert {"sessionize.batch_ms", "sessionize.state_rows", "sessionize.state_bytes"} <= metrics.keys()
+    assert "sessionize.batch_id" not in metrics
 
 
 def test_values_of_kafka_options_are_not_logged(tmp_path: Path) -> None:

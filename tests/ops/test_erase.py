@@ -15,7 +15,6 @@ from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.spark.input.parse import EventTimeLimits, parse
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
-from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
@@ -85,7 +84,7 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     messages = spark.createDataFrame(rows, RAW_EVENTS.schema).selectExpr(
         "*", "bigint(octet_length(value)) AS value_bytes"
     )
-    archive = ArchiveSink(SinkContext("archive", BatchWriter(location, "writer")))
+    archive = ArchiveSink(SinkContext("archive", location, "writer"))
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
     changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
     location.append(changes, SESSION_CHANGES)

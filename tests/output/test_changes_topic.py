@@ -14,13 +14,12 @@ from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import open_checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
-from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize, to_session_changes
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.output.sinks import ChangesSink, SinkContext, to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
@@ -71,16 +70,16 @@ def test_changes_through_the_topic_with_kills_equal_changes_appended_directly(
         empty_tables(spark, TableLocation(tmp_path / "direct"), owner="ours"),
         empty_tables(spark, TableLocation(tmp_path / "landed"), owner="ours"),
     )
-    direct_sink = ChangesSink(SinkContext("sessionize", BatchWriter(direct, "w")), StateSize)
+    direct_sink = ChangesSink(SinkContext("sessionize", direct, "w"))
     publish = partial(changes_topic.publish, options=servers, output_topic=TOPIC)
-    topic_sink = ChangesSink(SinkContext("sessionize", BatchWriter(landed, "w")), StateSize, publish)
+    topic_sink = ChangesSink(SinkContext("sessionize", landed, "w"), publish=publish)
 
     def cut_off(changes: DataFrame) -> None:
         publish(changes.where("abs(hash(device_id)) % 3 = 0"))
         msg = "killed"
         raise RuntimeError(msg)
 
-    killed_sink = ChangesSink(SinkContext("sessionize", BatchWriter(landed, "w")), StateSize, cut_off)
+    killed_sink = ChangesSink(SinkContext("sessionize", landed, "w"), publish=cut_off)
 
     def landing_from(checkpoints: Path) -> Any:
         return Landing(landed, servers, TOPIC, checkpoints, trigger_ms=200).start(spark)
@@ -123,7 +122,7 @@ def test_records_that_are_no_valid_change_are_skipped_and_logged(
     spark: SparkSession, tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
     location = empty_tables(spark, TableLocation(tmp_path), owner="ours")
-    sink = ChangesSink(SinkContext("sessionize", BatchWriter(location, "w")), StateSize)
+    sink = ChangesSink(SinkContext("sessionize", location, "w"))
     messages: list[DataFrame] = []
     sink.publish = lambda rows: messages.append(changes_topic.to_messages(rows).localCheckpoint())
     sink(micro_batch(spark, 0), 0)

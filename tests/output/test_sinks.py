@@ -11,9 +11,8 @@ from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
-from sessionization.spark.output.sinks import SinkContext, to_session_changes
+from sessionization.spark.output.sinks import SinkContext, newest_appended_batch, to_session_changes
 from sessionization.spark.tables import compaction, rollup
-from sessionization.spark.tables.batch_writer import BatchWriter, newest_appended_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 from tests.support.changes import NOW_MS, a_change, changes_sink
@@ -67,7 +66,7 @@ def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_ch
     of_earlier_run = changes(a_change(session_id=1), a_change(session_id=2))
     location.append(rollup.to_session_rows(rollup.fold_by_session(of_earlier_run)), SESSIONS)
     end = a_change(session_id=2, change="ended", ended_ms=NOW_MS, end_reason="reported")
-    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer")), LOOKBACK_MS)
+    sink = RollupSink(SinkContext("rollup", location, "writer"), LOOKBACK_MS)
     sink(changes(a_change(session_id=3)), 1)
     assert sink.live == 3
     monkeypatch.setattr(rollup, "merge", Mock(return_value=Mock(num_inserted_rows=0)))  # the table stays as it is
@@ -127,7 +126,7 @@ def test_starts_of_sessions_that_are_over_are_counted(
         return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA).coalesce(1))
 
     reports: list = []
-    sink = RollupSink(SinkContext("rollup", BatchWriter(location, "writer"), listeners=(reports.append,)), LOOKBACK_MS)
+    sink = RollupSink(SinkContext("rollup", location, "writer", listeners=(reports.append,)), LOOKBACK_MS)
     for batch_id, part in enumerate((0, 1, 1)):  # the engine repeats the last one after a kill
         sink(of_all_devices(part), batch_id)
     assert [(report.reused_ids, report.late_starts) for report in reports] == [(0, 0), expected, expected]
@@ -151,8 +150,7 @@ def test_each_table_is_compacted_and_the_logs_are_cleaned_up_in_turn(
         return {"heartbeats": beats, "other changes": changes.keys() - beats} | others
 
     check_lease = Mock()
-    writer = BatchWriter(location, "writer", check_lease=check_lease)
-    sink = RollupSink(SinkContext("rollup", writer), LOOKBACK_MS, compacts_changes)
+    sink = RollupSink(SinkContext("rollup", location, "writer", check_lease), LOOKBACK_MS, compacts_changes)
     no_changes = to_session_changes(spark.createDataFrame([], OUTPUT_SCHEMA))
     every = [["heartbeats"], ["other changes"]] * compacts_changes + [["sessions"], ["stream_progress"], ["logs"]]
     done = []
@@ -183,9 +181,8 @@ def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
     changes_sink(location, reports, "its writer")(spark.createDataFrame(rows, OUTPUT_SCHEMA), 9)
-    detail = reports[0].detail
-    assert detail.ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
-    assert detail.rows_out == 5
+    assert reports[0].ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
+    assert reports[0].rows_out == 5
 
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
     changes_sink(location, [], "its writer")(batch, 10)

@@ -1,8 +1,7 @@
 """Rows as the operator emits them, and the sink that appends them."""
 
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.output.sinks import ChangesSink, SinkContext
 from sessionization.spark.tables.location import TableLocation
 
 NOW_MS = 1_763_726_400_000
@@ -18,4 +17,4 @@ def a_change(**changes: object) -> tuple:
 
 
 def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
-    return ChangesSink(SinkContext("sessionize", BatchWriter(location, writer), listeners=(reports.append,)), StateSize)
+    return ChangesSink(SinkContext("sessionize", location, writer, listeners=(reports.append,)))

@@ -4,7 +4,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from sessionization.core.session_state import Rules
-from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
+from sessionization.spark.checkpoint.folder import Checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 
 FIXED = PinnedSettings(

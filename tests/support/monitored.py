@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from sessionization.job.metrics import Metrics
 from sessionization.private_spark import ReportListener
-from sessionization.spark.output.progress import BatchDetail, BatchProgress, Percentiles
+from sessionization.spark.output.progress import BatchProgress, Percentiles
 
 NO_PERCENTILES = Percentiles(None, None, None)
 AT_MS = 1_763_726_400_123
@@ -24,10 +24,9 @@ KAFKA = {
 def sessionize_progress(batch_id: int = 0, **more: Any) -> BatchProgress:
     """Builds the sink's progress of a micro-batch of the query `sessionize`."""
     counts: dict[str, Any] = {"started": 3, "heartbeats": 5, "ended": 4, "duplicate_start": 1, "duplicate_end": 0}
-    detail = BatchDetail(ends=ENDS_BY_REASON, rows_out=12, write_ms=40)
     lateness, latency = Percentiles(100, 200, 250), Percentiles(30, 60, 70)
-    fields = counts | {"detail": detail, "evicted": 0} | more
-    return BatchProgress("sessionize", batch_id, AT_MS, 7, 500, latency, lateness, **fields)
+    fields = counts | {"evicted": 0, "ends": ENDS_BY_REASON, "rows_out": 12, "write_ms": 40} | more
+    return BatchProgress("sessionize", batch_id, AT_MS, 7, 500, latency, **({"lateness": lateness} | fields))
 
 
 def query_progress(query: str, **more: Any) -> BatchProgress:
@@ -38,7 +37,7 @@ def one_of_each_query() -> list[BatchProgress]:
     """Micro-batches that together have every figure."""
     return [
         sessionize_progress(state_entries=90),
-        query_progress("rollup", reused_ids=1, late_starts=2, detail=BatchDetail(live=41)),
+        query_progress("rollup", reused_ids=1, late_starts=2, live=41),
         query_progress("archive", quarantined=2),
     ]
 

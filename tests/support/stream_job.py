@@ -16,7 +16,8 @@ from sessionization.job import shutdown
 from sessionization.job.job_input import take_input
 from sessionization.job.queries import Queries
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import QUERIES, open_checkpoint
+from sessionization.spark.checkpoint.folder import QUERIES
+from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress
@@ -79,7 +80,7 @@ class Job:
         context = JobContext(self.spark, settings, checkpoint, self.location)
         initial_state = warm_start(context)
         if is_taking_over:
-            checkpoint.save_as_warm()
+            checkpoint.write()
             take_over(self.spark, self.location, checkpoint.id)
         if self.owner != checkpoint.id:  # a second check of its own tables would take seconds
             create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)

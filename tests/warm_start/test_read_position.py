@@ -16,8 +16,7 @@ from sessionization.spark.input import topic_offsets
 from sessionization.spark.input.topic_offsets import Offsets, TopicRange, read_topic_range
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.output.sinks import ChangesSink, SinkContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 from sessionization.spark.warm_start import read_position
@@ -110,7 +109,7 @@ def test_stored_offsets_that_cannot_be_read_are_an_error(
         no_spark: Any = None  # this part of a warm start needs none
         location = TableLocation(tmp_path / "w")
         job = warm_context(no_spark, location, tmp_path, source="kafka", bootstrap_servers="b:9092")
-        job.checkpoint.save_as_warm()
+        job.checkpoint.write()
         warm_start(job)
 
     monkeypatch.setattr(read_position, "next_offsets", interrupt)
@@ -137,7 +136,7 @@ def context(spark: SparkSession, location: TableLocation, **options: object) -> 
 
 def append_changes(spark: SparkSession, location: TableLocation, batch_id: int, *changes: tuple) -> None:
     rows = spark.createDataFrame(list(changes), OUTPUT_SCHEMA)
-    ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(rows, batch_id)
+    ChangesSink(SinkContext("sessionize", location, "theirs"))(rows, batch_id)
 
 
 def report(spark: SparkSession, location: TableLocation, at_ms: int) -> None:

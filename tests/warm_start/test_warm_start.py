@@ -19,8 +19,7 @@ from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, r
 from sessionization.spark.input.topic_offsets import TopicRange
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ChangesSink, SinkContext, StateSize
-from sessionization.spark.tables.batch_writer import BatchWriter
+from sessionization.spark.output.sinks import ChangesSink, SinkContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import initial_state, read_position
@@ -181,7 +180,7 @@ def warm_started(spark: SparkSession, location: TableLocation, folder: Path, *pa
         ends = {"pc_sessions": dict.fromkeys(partitions, 9), "console_sessions": {0: 4}}
         patch.setattr(read_position, "read_topic_range", lambda *_: TopicRange(topics, ends))
         state = warm_start(context)
-    context.checkpoint.save_as_warm()
+    context.checkpoint.write()
     return state
 
 
@@ -191,7 +190,7 @@ def first_start(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -
     location, folder = TableLocation(tmp_path_factory.mktemp("warehouse")), tmp_path_factory.mktemp("checkpoints")
     empty_tables(spark, location, owner="theirs")
     start = spark.createDataFrame([a_change(device_id="pc-1")], OUTPUT_SCHEMA)
-    ChangesSink(SinkContext("sessionize", BatchWriter(location, "theirs")), StateSize)(start, 0)
+    ChangesSink(SinkContext("sessionize", location, "theirs"))(start, 0)
     archive(spark, location, ("pc_sessions", 0, 7, NOW_MS))
     warm_started(spark, location, folder, 0, 1)
     archive(spark, location, ("pc_sessions", 0, 8, NOW_MS))

@@ -23,7 +23,7 @@ from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
-from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
+from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.replay.archived_events import read_events, replayed_changes
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, stream_clock
@@ -105,8 +105,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         if settings.merge and location.warehouse is not None and settings.state.checkpoints is not None:
             stack.enter_context(lock_folder(settings.state.checkpoints, say))
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
-        spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF))
-        refuse_other_default_storage(spark, settings)
+        spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF, settings=settings))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         check_lease = no_lease
         if not is_exclusive:

@@ -120,6 +120,15 @@ def run(main: Callable[[], int], prog: str) -> None:
         sys.exit(code)
 
 
+def run_job(main: Callable[[M, Say], int | None], model: type[M], prog: str) -> None:
+    """Run a script of `jobs/` as `run` does: `main` gets the settings and a function that prints a line on stderr.
+
+    `main` imports the job late, because Spark takes seconds to import and `--help` should not. It returns an exit code
+    other than 0, if there is one.
+    """
+    run(lambda: main(parse_settings(model, None, prog), say_on_stderr(prog)) or 0, prog)
+
+
 def say_on_stdout(line: str) -> None:
     """Write a line of a job's result to stdout at once."""
     click.echo(line)

@@ -19,7 +19,7 @@ from sessionization.core.events import EndReason
 from sessionization.private_spark import ReportListener
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import ARCHIVE, QUERIES, SESSIONIZE
-from sessionization.spark.output.progress import BatchListener, BatchProgress, DelaySample
+from sessionization.spark.output.progress import BatchListener, BatchProgress
 
 PREFIX = "sessionization_"
 BOUNDS_S = (0.1, 0.25, 0.5, 1, 1.5, 2, 3, 5, 7.5, 10, 20, 30, 60, 120, 300, 900, 3600)
@@ -53,8 +53,8 @@ GAUGES = {
     "last_message_timestamp_seconds": "When the newest message was committed",
 }
 HISTOGRAMS = {
-    "heartbeat_lateness_seconds": "Sampled heartbeats by the time from due to commit",
-    "latency_seconds": "Sampled rows that a message caused by the time from ingest to commit",
+    "heartbeat_lateness_seconds": "Micro-batches by the time from due to commit of their heartbeats, p99",
+    "latency_seconds": "Micro-batches by the time from ingest to commit of the rows that a message caused, p99",
     "batch_seconds": "Micro-batches by the time from their clock to the commit of their rows",
     "write_seconds": "Micro-batches by the time that the tables took to take their rows",
 }
@@ -131,12 +131,12 @@ class Metrics(ReportListener):
             counters[f"{column}_total"].inc(getattr(progress, column) or 0)
         counters["repeated_total"].labels(event="start").inc(progress.duplicate_start or 0)
         counters["repeated_total"].labels(event="end").inc(progress.duplicate_end or 0)
-        for reason, ends in (progress.detail.ends or {}).items():
+        for reason, ends in (progress.ends or {}).items():
             counters["ended_total"].labels(reason=reason).inc(ends)
 
     def _set_gauges(self, progress: BatchProgress) -> None:
-        detail, committed_s = progress.detail, (progress.processed_ms + progress.batch_ms) / 1000
-        self._set("live_sessions", detail.live)
+        committed_s = (progress.processed_ms + progress.batch_ms) / 1000
+        self._set("live_sessions", progress.live)
         self._set("state_entries", progress.state_entries)
         self._set("last_batch_timestamp_seconds", committed_s, query=progress.query)
         had_rows = {
@@ -149,14 +149,16 @@ class Metrics(ReportListener):
             self._set(f"last_{kind}_timestamp_seconds", committed_s if rows else None)
 
     def _observe(self, progress: BatchProgress) -> None:
-        detail, histograms, query = progress.detail, self._histograms, progress.query
-        histograms["batch_seconds"].labels(query=query).observe(progress.batch_ms / 1000)
-        if detail.write_ms is not None:
-            histograms["write_seconds"].labels(query=query).observe(detail.write_ms / 1000)
-        for delay_ms in _one_for_each_row(detail.latency):
-            histograms["latency_seconds"].labels(query=query).observe(delay_ms / 1000)
-        for delay_ms in _one_for_each_row(detail.lateness):
-            histograms["heartbeat_lateness_seconds"].observe(delay_ms / 1000)
+        of_query = {
+            "batch_seconds": progress.batch_ms,
+            "write_seconds": progress.write_ms,
+            "latency_seconds": progress.latency.p99_ms,
+        }
+        for name, value_ms in of_query.items():
+            if value_ms is not None:
+                self._histograms[name].labels(query=progress.query).observe(value_ms / 1000)
+        if progress.lateness.p99_ms is not None:
+            self._histograms["heartbeat_lateness_seconds"].observe(progress.lateness.p99_ms / 1000)
 
     def _set(self, name: str, value: float | None, **labels: str) -> None:
         """Set a gauge, which its first value registers; None leaves it as it is."""
@@ -166,15 +168,6 @@ class Metrics(ReportListener):
             self._gauges[name] = Gauge(PREFIX + name, GAUGES[name], list(labels), registry=self.registry)
         gauge = self._gauges[name]
         (gauge.labels(**labels) if labels else gauge).set(value)
-
-
-def _one_for_each_row(sample: DelaySample | None) -> list[int]:
-    """The delays of a sample that stand for one row each, evenly spread; of more rows than it has delays, all."""
-    if sample is None:
-        return []
-    delays_ms = sample.delays_ms
-    count = min(sample.rows, len(delays_ms))
-    return [delays_ms[int((place + 0.5) * len(delays_ms) / count)] for place in range(count)]
 
 
 def backlog(sources: Iterable[dict[str, Any]]) -> int | None:

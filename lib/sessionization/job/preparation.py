@@ -16,16 +16,16 @@ from sessionization.job.job_input import name_interrupted_files
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_location_settings import FolderTables
-from sessionization.spark.checkpoint.folder import Checkpoint, open_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings, explain_ignored_devices
+from sessionization.spark.checkpoint.folder import Checkpoint
+from sessionization.spark.checkpoint.opening import open_checkpoint
+from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY
+from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY, newest_appended_batch
 from sessionization.spark.tables import views
-from sessionization.spark.tables.batch_writer import newest_appended_batch
 from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
 from sessionization.spark.tables.lease import MAINTENANCE_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
@@ -65,12 +65,9 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation, s
         settings.state.checkpoints,
         PinnedSettings.of(settings, str(location)),
         settings.rules.of_sessions,
-        retain_device_groups=settings.state.expected_devices is not None,
         warm=settings.state.from_sessions,
     )
     say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
-    if (ignored := explain_ignored_devices(settings, checkpoint.folder, checkpoint.layout)) is not None:
-        say(ignored)
     if settings.input_folder is not None:
         name_interrupted_files(checkpoint.folder, say)
     return checkpoint
@@ -128,7 +125,7 @@ def _open_tables(
     if checkpoint.is_taking_over:
         context.check_lease()
         check_maintenance_lease()
-        checkpoint.save_as_warm()
+        checkpoint.write()  # it is warm from now on
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False)
         checkpoint.restore_layout_file()

@@ -24,18 +24,12 @@ from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import ClockCheck, RunningTotals, count_live_sessions, progress_line, summary_lines
 from sessionization.ml.runs import track_in_mlflow
-from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.error_text import explain_engine_death, remedy_for, root_cause
-from sessionization.spark.engine.session import (
-    describe_log,
-    job_session,
-    refuse_other_default_storage,
-    session_for_uris,
-)
+from sessionization.spark.engine.session import describe_log, job_session, session_for_uris
 from sessionization.spark.input.kafka_source import remedy_for_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
@@ -74,7 +68,10 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         real_time.check_runtime()
     location, say = TableLocation.of(settings.tables), callbacks.say
     if settings.monitoring.metrics_port is not None and find_spec("prometheus_client") is None:
-        msg = f"--metrics-port needs the package prometheus-client: {how_to_install('metrics')}, or leave it out"
+        msg = (
+            "--metrics-port needs the package prometheus-client: install the extra metrics (docs/error-messages.md), "
+            "or leave it out"
+        )
         raise ConfigurationError(msg)
     log_file = engine_log(settings.state.checkpoints)
     with contextlib.ExitStack() as stack:
@@ -88,8 +85,7 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         # row of a table, so Spark must have started first.
         checkpoint = open_job_checkpoint(settings, location, say) if is_exclusive else None
         with plain_errors(f"Spark cannot be started (see {log_place})"):
-            spark = stack.enter_context(job_session(log_file))
-        refuse_other_default_storage(spark, settings)
+            spark = stack.enter_context(job_session(log_file, settings=settings))
         check_lease = no_lease
         if not is_exclusive:
             stored = StoredLease(spark, location, STREAM_LEASE)

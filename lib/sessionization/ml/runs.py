@@ -1,4 +1,4 @@
-"""Runs in MLflow: each start of the stream is one, stored without delaying or stopping the stream, and read back.
+"""Runs in MLflow: each start of the stream is one, stored without delaying or stopping the stream.
 
 MLflow takes a second and 100 MB, so it is imported only where something is stored or read.
 """
@@ -9,10 +9,8 @@ import os
 import threading
 import time
 from collections import Counter, deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
-from datetime import datetime
 from enum import StrEnum
 from pathlib import Path
 from typing import Any, Final
@@ -20,9 +18,7 @@ from typing import Any, Final
 import pyspark
 from pyspark.sql import SparkSession
 
-from sessionization.clock import utc
 from sessionization.databricks import on_databricks
-from sessionization.optional_packages import how_to_install
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress
@@ -36,7 +32,6 @@ MAX_WAITING = 10_000  # micro-batches; then the oldest are dropped
 FLUSH_EVERY_S, CLOSE_WITHIN_S = 5.0, 8.0
 EVERY_ONE_BELOW, THEN_EVERY = 3_600, 60
 """Of a query, the first `EVERY_ONE_BELOW` micro-batches are stored, then one in `THEN_EVERY`: stores limit metrics."""
-_EXPERIMENTS_AT_ONCE, _MOST_RUNS = 100, 100  # a workspace refuses a search in more
 
 
 class RunKind(StrEnum):
@@ -74,7 +69,10 @@ def track_in_mlflow(
     experiment = settings.monitoring.mlflow
     if experiment == "off" or importlib.util.find_spec("mlflow") is None:
         if experiment not in ("auto", "off"):
-            say(f"--mlflow {experiment}: MLflow is not installed, so no run is kept; {how_to_install('mlflow')}")
+            say(
+                f"--mlflow {experiment}: MLflow is not installed, so no run is kept; install the extra mlflow "
+                "(docs/notebooks.md)"
+            )
         yield lambda _progress: None
         return
     waiting: deque[BatchProgress] = deque(maxlen=MAX_WAITING)
@@ -164,46 +162,3 @@ def experiment_id(client: Any, wanted: str, default: str = EXPERIMENT) -> str:
     scheme, _, file = client.tracking_uri.partition(":///")
     beside_it = Path(file).absolute().with_name("mlartifacts").as_uri() if scheme == "sqlite" else None
     return str(client.create_experiment(name, beside_it))  # without, artifacts go to the working folder
-
-
-@dataclass(frozen=True, slots=True)
-class StoredRun:
-    """A run: its name, its parameters, and the last value of each metric."""
-
-    run_id: str
-    store: str
-    name: str
-    began_at: datetime
-    parameters: dict[str, str]
-    metrics: dict[str, float]
-
-
-def newest_runs(kind: RunKind, stores: Sequence[str] = ()) -> list[StoredRun]:
-    """The newest runs of a kind, newest first, from all experiments of some tracking URIs.
-
-    Without `stores` they are those of MLflow's own tracking URI, where the runs of the stream are.
-    """
-    mlflow = import_mlflow()
-    found: list[StoredRun] = []
-    for store in stores or [mlflow.get_tracking_uri()]:
-        client = mlflow.MlflowClient(store)
-        ids = [experiment.experiment_id for experiment in client.search_experiments(max_results=1_000)]
-        for first in range(0, len(ids), _EXPERIMENTS_AT_ONCE):
-            runs = client.search_runs(
-                ids[first : first + _EXPERIMENTS_AT_ONCE],
-                filter_string=f"tags.`{KIND_TAG}` = '{kind}'",
-                max_results=_MOST_RUNS,
-                order_by=["attributes.start_time DESC"],
-            )
-            found += [
-                StoredRun(one.run_id, store, one.run_name, utc(one.start_time), data.params, data.metrics)
-                for one, data in ((run.info, run.data) for run in runs)
-            ]
-    return sorted(found, key=lambda run: run.began_at, reverse=True)
-
-
-def metric_series(run: StoredRun, metric: str) -> tuple[list[int], list[float]]:
-    """One metric of a run over its micro-batches: the processing time in milliseconds and the value of each."""
-    history = import_mlflow().MlflowClient(run.store).get_metric_history(run.run_id, metric)
-    points = sorted(history, key=lambda point: point.timestamp)
-    return [point.timestamp for point in points], [point.value for point in points]

@@ -11,7 +11,7 @@ from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.job_conf import MESSAGES_CONF, TIME_ZONE_CONF
-from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
+from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.tables.lease import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Lease, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease
 from sessionization.spark.tables.location import TableLocation
@@ -49,8 +49,7 @@ def open_tables_exclusively(
                 is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
                 stack.enter_context(location.lock_for_maintenance(say, stop))
         depends_on = TIME_ZONE_CONF if is_maintenance else MESSAGES_CONF
-        spark = stack.enter_context(job_session(depends_on=depends_on))
-        refuse_other_default_storage(spark, settings)
+        spark = stack.enter_context(job_session(depends_on=depends_on, settings=settings))
         location.require(spark, needed)
         location.refuse_catalog_managed(spark, needed)
         if not is_exclusive:

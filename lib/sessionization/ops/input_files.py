@@ -10,8 +10,7 @@ import threading
 from sessionization.errors import CheckpointError
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.spark.checkpoint.file_source_log import committed_files
-from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
-from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE
+from sessionization.spark.checkpoint.folder import ARCHIVE, LAYOUT_FILE, SESSIONIZE
 from sessionization.spark.input.source import input_files
 
 _SECOND_MS = 1_000

@@ -19,12 +19,7 @@ from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.error_text import explain_engine_death, root_cause
-from sessionization.spark.engine.session import (
-    describe_log,
-    job_session,
-    refuse_other_default_storage,
-    session_for_uris,
-)
+from sessionization.spark.engine.session import describe_log, job_session, session_for_uris
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import changes_topic
@@ -58,8 +53,7 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
             stack.enter_context(lock_folder(settings.checkpoints, say, stop))
             is_exclusive = stack.enter_context(location.lock_for_maintenance(say, stop))
             stack.enter_context(explain_engine_death(log_place))
-            spark = stack.enter_context(job_session(log))
-            refuse_other_default_storage(spark, settings)
+            spark = stack.enter_context(job_session(log, settings=settings))
             location.require(spark, [SESSION_CHANGES])
             check_lease = no_lease
             if not is_exclusive:

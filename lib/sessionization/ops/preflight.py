@@ -38,7 +38,7 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
+from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.parse import START_EVENT, EventTimeLimits, parse, valid_events
@@ -78,8 +78,7 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
     with contextlib.ExitStack() as stack:
         with plain_errors("Spark cannot be started"):
             stack.enter_context(session_for_uris(settings, say))
-            spark = stack.enter_context(job_session())
-        refuse_other_default_storage(spark, settings)
+            spark = stack.enter_context(job_session(settings=settings))
         failed = [name for name, check in _checks(spark, settings, say).items() if not _passes(name, check, say)]
         if "storage" not in failed:
             remove_tree(folder)

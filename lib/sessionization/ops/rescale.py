@@ -19,7 +19,7 @@ from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.session import job_session, refuse_other_default_storage, session_for_uris
+from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
@@ -62,8 +62,7 @@ def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: 
         location, check_lease = TableLocation.parse(checkpoint.pinned.tables), no_lease
         if not is_exclusive and not isinstance(location.warehouse, HadoopPath):  # a URI has no lock
             is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
-        spark = stack.enter_context(job_session())
-        refuse_other_default_storage(spark, settings)
+        spark = stack.enter_context(job_session(settings=settings))
         if not is_exclusive:
             stored = StoredLease(spark, location, STREAM_LEASE)
             lease = stack.enter_context(hold_lease(stored, "rescale_state", say, stop or threading.Event()))

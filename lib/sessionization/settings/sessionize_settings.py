@@ -168,25 +168,11 @@ class StreamState(Section):
         le=1_000_000,
         description="group devices by hash into this many state keys; without it, one a device",
     )
-    expected_devices: int | None = Field(
-        None,
-        ge=1,
-        le=1_000_000_000,
-        description="in place of device groups: how many devices to expect with a session that is live or still "
-        "remembered; a new checkpoint computes its groups from this number, an old one retains its groups",
-    )
     from_sessions: bool = Field(
         default=False,
         description="a new checkpoint takes over the tables of a checkpoint that was lost or had other device groups, "
         "and begins with their live sessions; an old checkpoint goes on as it is",
     )
-
-    @model_validator(mode="after")
-    def _check_groups(self) -> Self:
-        if self.device_groups is not None and self.expected_devices is not None:
-            msg = "--expected-devices chooses the device groups: leave it or --device-groups out"
-            raise ValueError(msg)
-        return self
 
 
 class MonitoringSettings(Section):

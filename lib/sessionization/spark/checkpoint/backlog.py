@@ -82,21 +82,14 @@ def describe_backlog(checkpoints: AnyPath, has_append_since: Callable[[int], boo
     for name in QUERIES:
         if has_unfinished_batch(checkpoints / name):
             return f"micro-batch {newest_started_batch(checkpoints / name)} of {name} is started and not committed"
-    return "rollup has not read all of session_changes" if has_unmerged_changes(checkpoints, has_append_since) else None
-
-
-def has_unmerged_changes(checkpoints: AnyPath, has_append_since: Callable[[int], bool]) -> bool:
-    """Return whether `session_changes` has rows that no started micro-batch of the rollup reads.
-
-    Arguments and errors are those of `refuse_backlog`.
-    """
     with _as_checkpoint_error(checkpoints):
         batch_id = newest_started_batch(checkpoints / ROLLUP)
         if batch_id < 0:
-            return False  # the first micro-batch starts from the table's current snapshot
+            return None  # the first micro-batch starts from the table's current snapshot
         position = read_started_batch(checkpoints / ROLLUP, batch_id).sources[0]
         version, reads_first_snapshot = int(position["reservoirVersion"]), bool(position["isStartingVersion"])
-    return reads_first_snapshot or has_append_since(version)
+    has_more = reads_first_snapshot or has_append_since(version)
+    return "rollup has not read all of session_changes" if has_more else None
 
 
 def first_unread_version(checkpoints: AnyPath) -> int | None:

@@ -1,41 +1,126 @@
-"""A checkpoint folder: Spark's own logs, a layout file next to them, and the changes that these allow."""
+"""A checkpoint folder: Spark's own logs, the layout file next to them, and the changes that these allow."""
 
 import json
-from dataclasses import dataclass, fields, replace
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Self
+from secrets import token_hex
+from typing import Any, Self
+from uuid import uuid4
 
 from sessionization.clock import wall_clock_ms
-from sessionization.core.session_state import Rules
+from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.files import appendable, finish_replacement, is_on_volume
-from sessionization.hadoop_path import AnyPath
-from sessionization.spark.checkpoint.layout_file import LAYOUT_FILE, SINK_TABLES, StoredLayout, unreadable_layout
+from sessionization.files import appendable, replace_verified, write_new
+from sessionization.hadoop_path import AnyPath, HadoopPath
+from sessionization.layout_version import CHECKPOINT_LAYOUT, refuse_other_layout
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import (
     newest_committed_batch,
     newest_started_batch,
     read_started_batch,
-    remove_partial_first_entry,
 )
+from sessionization.spark.checkpoint.state_layout import StateLayout
 
 SESSIONIZE = "sessionize"
 ARCHIVE = "archive"
 ROLLUP = "rollup"
 QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
+LAYOUT_FILE = "layout.json"
+"""The file with the settings, rules and layout that the state was written with."""
+SINK_TABLES = "tables"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
-class Checkpoint(StoredLayout):
-    """A checkpoint folder that is safe to use with the given settings."""
+class Checkpoint:
+    """A checkpoint folder that is safe to use with the given settings. All but its first two fields are stored."""
 
     folder: AnyPath
     is_used: bool
+    id: str
+    created_ms: int
+    pinned: PinnedSettings
+    in_force: RulesInForce
+    layout: StateLayout
+    is_warm: bool = False
+    """True if this checkpoint was, or will be, seeded from another checkpoint's tables.
+
+    Stored right before the tables are taken over.
+    """
+    sink: str = SINK_TABLES
+    """The `--sink` of the newest micro-batch's changes."""
 
     @classmethod
-    def with_layout(cls, folder: AnyPath, stored: StoredLayout) -> Self:
-        layout = {field.name: getattr(stored, field.name) for field in fields(StoredLayout)}
-        return cls(folder=folder, is_used=_is_used(folder), **layout)
+    def new(cls, folder: AnyPath, pinned: PinnedSettings, rules: Rules) -> Self:
+        """A new checkpoint: with a new id, and with a new hash key where devices are grouped."""
+        return cls(
+            folder=folder,
+            is_used=_is_used(folder),
+            id=uuid4().hex,
+            created_ms=wall_clock_ms(),
+            pinned=pinned,
+            in_force=RulesInForce(rules),
+            layout=StateLayout(pinned.device_groups, "" if pinned.device_groups is None else token_hex(16)),
+        )
+
+    @classmethod
+    def parse(cls, folder: AnyPath, content: bytes) -> Self:
+        """The checkpoint from the bytes of its layout file.
+
+        Raises `CheckpointError` where that is impossible, or where the checkpoint has the layout of another release.
+        """
+        try:
+            stored: dict[str, Any] = json.loads(content)
+            refuse_other_layout(
+                f"--checkpoints {folder}",
+                stored.get("layout_version"),
+                CHECKPOINT_LAYOUT,
+                "begin a new folder, with --from-sessions if the tables have a layout too; nothing was touched",
+            )
+            pinned = PinnedSettings(**stored["pinned"])
+            previous = Rules(**stored["previous_rules"]) if stored["previous_rules"] else None
+            return cls(
+                folder=folder,
+                is_used=_is_used(folder),
+                id=str(stored["id"]),
+                created_ms=int(stored["created_ms"]),
+                pinned=pinned,
+                in_force=RulesInForce(Rules(**stored["rules"]), previous, stored["previous_until_ms"]),
+                layout=StateLayout(pinned.device_groups, str(stored["hash_key"])),
+                is_warm=bool(stored["is_warm"]),
+                sink=str(stored["sink"]),
+            )
+        except (ValueError, LookupError, TypeError, AttributeError) as error:
+            raise _unreadable(folder, error) from error
+
+    def write(self, *, is_new: bool = False) -> None:
+        """Write the layout file.
+
+        Raises `ConfigurationError` where the folder cannot be written, and `CheckpointError` where the checkpoint
+        `is_new` and another start has written the file at the same moment (a URI has no lock).
+        """
+        folder, previous = self.folder, self.in_force.previous
+        content = {
+            "layout_version": CHECKPOINT_LAYOUT,
+            "id": self.id,
+            "created_ms": self.created_ms,
+            "is_warm": self.is_warm,
+            "sink": self.sink,
+            "pinned": asdict(self.pinned),
+            "hash_key": self.layout.hash_key,
+            "rules": asdict(self.in_force.rules),
+            "previous_rules": asdict(previous) if previous is not None else None,
+            "previous_until_ms": self.in_force.previous_until_ms,
+        }
+        # On a volume a part of a file may be left by a kill, so a copy lies beside a new one too.
+        write_text = write_new if is_new and isinstance(folder, HadoopPath) else replace_verified
+        try:
+            write_text(folder / LAYOUT_FILE, json.dumps(content, indent=2))
+        except FileExistsError as error:
+            msg = f"another start has just begun a checkpoint in --checkpoints {folder}: stop it, or start again later"
+            raise CheckpointError(msg) from error
+        except OSError as error:
+            msg = f"--checkpoints {folder} cannot be written ({error.strerror}): give a folder that this user can write"
+            raise ConfigurationError(msg) from error
 
     @property
     def is_taking_over(self) -> bool:
@@ -56,7 +141,8 @@ class Checkpoint(StoredLayout):
 
     def newest_clock_ms(self) -> int | None:
         """Return the clock of the newest started micro-batch of `sessionize`; None before the first."""
-        return _last_micro_batch_ms(self.folder / SESSIONIZE)
+        batch_id = newest_started_batch(self.folder / SESSIONIZE)
+        return None if batch_id < 0 else read_started_batch(self.folder / SESSIONIZE, batch_id).clock_ms
 
     def state_partitions(self) -> int | None:
         """Return the number of state partitions, which the first micro-batch fixes; None before that."""
@@ -95,7 +181,7 @@ class Checkpoint(StoredLayout):
         try:
             found = json.loads(file.read_bytes())["id"] if file.exists() else None
         except (OSError, ValueError, LookupError, TypeError) as error:
-            raise unreadable_layout(self.folder, error) from error
+            raise _unreadable(self.folder, error) from error
         if found == self.id:
             return
         if self.is_used:
@@ -103,18 +189,7 @@ class Checkpoint(StoredLayout):
                 f"--checkpoints {self.folder} was {self.id} and is now {found}: restore it, and start one job at a time"
             )
             raise CheckpointError(msg)
-        self.write(self.folder)
-
-    def save_as_warm(self) -> None:
-        """Store that this checkpoint is seeded from the tables' sessions.
-
-        The start calls this after all other checks, right before the tables are taken over. From then on a start
-        without `--from-sessions` is seeded too. Until then each start decides for itself, so a refused start has
-        changed nothing.
-
-        Raises `ConfigurationError` where the folder cannot be written.
-        """
-        self.write(self.folder)
+        self.write()
 
     def with_sink(self, sink: str) -> "Checkpoint":
         """Send the changes of future micro-batches to `sink`, and store that; called after all other checks.
@@ -137,11 +212,11 @@ class Checkpoint(StoredLayout):
             )
             raise CheckpointError(msg)
         changed = replace(self, sink=sink)
-        changed.write(self.folder)
+        changed.write()
         return changed
 
     def writer_id(self, query: str) -> str:
-        """Return the application id of a query's appends: a table takes each of them once (`BatchWriter`)."""
+        """Return the application id of a query's appends: a table takes each of them once (`SinkContext`)."""
         return f"sessionization/{self.id}/{query}"
 
 
@@ -151,78 +226,6 @@ def engine_log(folder: AnyPath) -> Path | None:
     return None if path is None else path.absolute() / "engine.log"
 
 
-def open_checkpoint(
-    folder: AnyPath, pinned: PinnedSettings, rules: Rules, *, retain_device_groups: bool = False, warm: bool = False
-) -> Checkpoint:
-    """Open a checkpoint, or create one; changed rules apply to micro-batches that have not started.
-
-    With `retain_device_groups` an existing checkpoint retains its device groups, whatever `pinned` names. With `warm` a
-    checkpoint without a started micro-batch will be seeded from the tables' sessions; `Checkpoint.save_as_warm`
-    stores that.
-
-    Raises `CheckpointError` when `folder` was created with other pinned settings, holds something else or cannot
-    be read, and `ConfigurationError` when it cannot be written.
-    """
-    folder = folder.absolute()
-    try:
-        folder.mkdir(parents=True, exist_ok=True)
-        _finish_replacements(folder)
-    except OSError as error:
-        raise _unusable(folder, error) from error
-    found = find_checkpoint(folder, pinned, retain_device_groups=retain_device_groups)
-    if found is None:
-        checkpoint = Checkpoint.with_layout(folder, StoredLayout.new(pinned, rules))
-    else:
-        checkpoint = found
-        if warm and not checkpoint.is_used:
-            # A start without --from-sessions may have created this folder before, for example that of a supervisor. It
-            # was refused, because another checkpoint owns the tables. So the checkpoint is as old as this start.
-            checkpoint = replace(checkpoint, created_ms=wall_clock_ms())
-        last_ms = _last_micro_batch_ms(folder / SESSIONIZE)
-        checkpoint = replace(checkpoint, in_force=checkpoint.in_force.change_to(rules, last_ms))
-    for query in QUERIES:
-        remove_partial_first_entry(folder / query)
-    checkpoint.write(folder, is_new=found is None)
-    return replace(checkpoint, is_warm=True) if warm and not checkpoint.is_used else checkpoint
-
-
-def find_checkpoint(folder: AnyPath, pinned: PinnedSettings, *, retain_device_groups: bool) -> Checkpoint | None:
-    """Read a checkpoint that these settings may use; None where there is none yet. Nothing is written.
-
-    `retain_device_groups` is as for `open_checkpoint`. Raises `CheckpointError` when `folder` was created with other
-    pinned settings, holds something else or cannot be read, and `ConfigurationError` when it is no folder to use.
-    """
-    folder = folder.absolute()
-    file = folder / LAYOUT_FILE
-    try:
-        stored_layout = file.read_bytes() if file.exists() else None
-    except OSError as error:
-        raise _unusable(folder, error) from error
-    if stored_layout is None:
-        if any((folder / query).exists() for query in QUERIES):
-            msg = f"--checkpoints {folder} holds queries but no {LAYOUT_FILE}: restore that file, or give a new folder"
-            raise CheckpointError(msg)
-        return None
-    checkpoint = Checkpoint.with_layout(folder, StoredLayout.parse(folder, stored_layout))
-    if retain_device_groups:
-        pinned = replace(pinned, device_groups=checkpoint.pinned.device_groups)
-    if checkpoint.sink == SINK_TABLES:  # no replay can involve the old topic, so another is allowed
-        checkpoint = replace(checkpoint, pinned=replace(checkpoint.pinned, output_topic=pinned.output_topic))
-    _refuse_other_settings(folder, checkpoint.pinned, pinned)
-    return checkpoint
-
-
-def _finish_replacements(folder: AnyPath) -> None:
-    """Finish what a kill cut off in the layout file and in the logs of Spark's sources; raises `OSError`."""
-    for changed in (folder, *folder.glob("*/sources/*")) if is_on_volume(folder) else ():
-        finish_replacement(changed)
-
-
-def _unusable(folder: AnyPath, error: OSError) -> ConfigurationError:
-    msg = f"--checkpoints {folder} cannot be used ({error.strerror}): give a folder that this user can write"
-    return ConfigurationError(msg)
-
-
 def read_checkpoint(folder: AnyPath) -> Checkpoint:
     """Read an existing checkpoint; safe while the job runs, because nothing is written.
 
@@ -230,31 +233,22 @@ def read_checkpoint(folder: AnyPath) -> Checkpoint:
     layout of another version.
     """
     folder = folder.absolute()
-    file = folder / LAYOUT_FILE
     try:
-        content = file.read_bytes()
+        content = (folder / LAYOUT_FILE).read_bytes()
     except FileNotFoundError as error:
         msg = f"--checkpoints {folder} holds no {LAYOUT_FILE}: give the folder that the sessionize job was given"
         raise CheckpointError(msg) from error
     except OSError as error:
-        raise unreadable_layout(folder, error) from error
-    return Checkpoint.with_layout(folder, StoredLayout.parse(folder, content))
+        raise _unreadable(folder, error) from error
+    return Checkpoint.parse(folder, content)
 
 
-def _refuse_other_settings(folder: AnyPath, stored: PinnedSettings, wanted: PinnedSettings) -> None:
-    for (option, stored_value), value in zip(stored.options().items(), wanted.options().values(), strict=True):
-        if stored_value != value:
-            msg = (
-                f"--checkpoints {folder} was created with {option} {stored_value}, not {value}: give the same again, "
-                "or start with a new --checkpoints folder and an empty location for the tables"
-            )
-            raise CheckpointError(msg)
-
-
-def _last_micro_batch_ms(query: AnyPath) -> int | None:
-    """Return the clock of the newest started micro-batch; None before the first."""
-    batch_id = newest_started_batch(query)
-    return None if batch_id < 0 else read_started_batch(query, batch_id).clock_ms
+def _unreadable(folder: AnyPath, error: Exception) -> CheckpointError:
+    msg = (
+        f"{folder / LAYOUT_FILE} is not readable ({error}): restore it from a backup; "
+        "without it the checkpoint cannot be checked"
+    )
+    return CheckpointError(msg)
 
 
 def _is_used(folder: AnyPath) -> bool:

@@ -3,9 +3,7 @@
 from dataclasses import dataclass
 
 from sessionization.durations import format_duration
-from sessionization.hadoop_path import AnyPath
 from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
-from sessionization.spark.checkpoint.state_layout import StateLayout, device_groups_for
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,7 +27,7 @@ class PinnedSettings:
             source=settings.source.type,
             input=str(settings.input_folder.absolute()) if settings.input_folder is not None else "",
             tables=tables,
-            device_groups=settings.state.device_groups or device_groups_for(settings.state.expected_devices),
+            device_groups=settings.state.device_groups,
             max_clock_skew_ms=settings.rules.max_clock_skew_ms,
             max_event_age_ms=settings.rules.max_event_age_ms,
             starting_offsets=settings.source.starting_offsets
@@ -52,15 +50,3 @@ class PinnedSettings:
             "--mode": self.mode,
             "--output-topic": self.output_topic,
         }
-
-
-def explain_ignored_devices(settings: SessionizeSettings, checkpoints: AnyPath, layout: StateLayout) -> str | None:
-    """Explain that `--expected-devices` is ignored if the checkpoint has another layout; otherwise return None."""
-    devices = settings.state.expected_devices
-    wanted = StateLayout(device_groups_for(devices))
-    if devices is None or wanted.device_groups == layout.device_groups:
-        return None
-    return (
-        f"--expected-devices {devices} is ignored: --checkpoints {checkpoints} keeps its state {layout}, not {wanted}; "
-        "to change that, stop the job and begin a new --checkpoints folder with --expected-devices and --from-sessions"
-    )

@@ -7,10 +7,6 @@ from pyspark.sql import functions as F
 
 from sessionization.core.key_hash import device_bucket, device_group, device_hash
 
-_DEVICES_PER_GROUP = 4_000
-MIN_GROUPED_DEVICES = 2_000
-_MIN_GROUPS = 32
-
 
 @dataclass(frozen=True, slots=True)
 class StateLayout:
@@ -50,15 +46,3 @@ class StateLayout:
     def _device_hash(self) -> Column:
         """Return `core.key_hash.device_hash` of the column `device_id`."""
         return F.crc32(F.sha2(F.concat(F.lit(self.hash_key), F.col("device_id")).cast("binary"), 256).cast("binary"))
-
-
-def device_groups_for(devices: int | None) -> int | None:
-    """Return the number of device groups for a number of devices.
-
-    Few devices are expected to have more than one stored session. A group has four thousand devices
-    (docs/performance.md). At least 32 groups give state partitions about the same load. Fewer than two thousand
-    devices, or an unknown number, have no groups: None.
-    """
-    if devices is None or devices < MIN_GROUPED_DEVICES:
-        return None
-    return max(_MIN_GROUPS, -(-devices // _DEVICES_PER_GROUP))

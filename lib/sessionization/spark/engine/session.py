@@ -97,6 +97,7 @@ def job_session(
     log_file: Path | None = None,
     conf: Mapping[str, str] | None = None,
     depends_on: Mapping[str, str] | None = None,
+    settings: BaseModel | None = None,
 ) -> Iterator[SparkSession]:
     """Yield the session of a job, and stop it at the end unless it is the caller's (`is_callers_session`).
 
@@ -104,8 +105,9 @@ def job_session(
         log_file: as in `spark_session`; without one, a local engine's log is deleted when the job ends.
         conf: additional settings by name; they are not set in a caller's session.
         depends_on: as in `spark_session`.
+        settings: of a job that reads its paths itself too: Spark must take them for the same folders.
 
-    Raises `ConfigurationError` as `spark_session` does.
+    Raises `ConfigurationError` as `spark_session` does, and where Spark would take a path for one of another storage.
     """
     with contextlib.ExitStack() as stack:
         if log_file is None:
@@ -113,6 +115,8 @@ def job_session(
         is_ours = not is_callers_session()
         spark = spark_session(log_file, depends_on)
         try:
+            if settings is not None:
+                _refuse_other_default_storage(spark, settings)
             if is_ours:
                 for name, value in (conf or {}).items():
                     spark.conf.set(name, value)
@@ -164,7 +168,7 @@ def has_uri(settings: BaseModel) -> bool:
     return any(isinstance(place, HadoopPath) for _, place in locations(settings))
 
 
-def refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
+def _refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
     """Check that Spark takes a path without a scheme for a folder of a local disk, as this driver does.
 
     Raises `ConfigurationError` where the cluster's default storage is another one, such as HDFS.

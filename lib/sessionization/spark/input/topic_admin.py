@@ -1,7 +1,5 @@
 """What brokers tell of topics, through the admin client of the engine's JVM."""
 
-import contextlib
-from collections.abc import Iterator
 from typing import Any
 
 from py4j.protocol import Py4JError, Py4JJavaError, Py4JNetworkError
@@ -20,11 +18,47 @@ _SHADED = "kafkashaded."
 """The prefix of Kafka's classes on Databricks, as in the class of a JAAS line there."""
 
 
-@contextlib.contextmanager
-def topic_admin(spark: SparkSession, brokers: Brokers) -> Iterator[tuple[Any, Any]]:
-    """Yield an admin client with the job's own client settings, and the package of Kafka's classes.
+def refuse_compacted_topics(
+    spark: SparkSession, brokers: Brokers, topics: tuple[str, ...], warn: Say, *, is_new: bool = True
+) -> None:
+    """Check that no topic is compacted, as far as the brokers tell.
 
-    The body gets a `Py4JError` where the brokers do not answer in time; `java_cause` says why.
+    Raises `ConfigurationError` for a compacted topic. Where the stream is not new, it is only a warning: a refusal
+    would let it wait while the brokers go on compacting.
+    """
+    names = " or ".join(topics)
+    if uses_service_credential(brokers.kafka.kafka_option):
+        warn(
+            f"whether {names} is compacted is not checked, because only Spark's Kafka source has the service "
+            "credential: see that cleanup.policy is delete"
+        )
+        return
+    try:
+        policies = _cleanup_policies(spark, brokers, topics)
+    except Py4JNetworkError:
+        raise
+    except (Py4JError, TypeError) as error:  # TypeError: the engine has no such class
+        warn(
+            f"whether {names} is compacted cannot be checked ({java_cause(error)}): "
+            "see that cleanup.policy is delete, or allow DescribeConfigs to the job's user"
+        )
+        return
+    for topic, policy in policies.items():
+        if "compact" in policy:
+            msg = (
+                f"topic {topic} has cleanup.policy={policy}: the brokers delete a message, read or not, once there is "
+                "a newer one with its key: set cleanup.policy=delete on the topic, and retention.ms"
+            )
+            if is_new:
+                raise ConfigurationError(msg)
+            warn(msg)
+
+
+def _cleanup_policies(spark: SparkSession, brokers: Brokers, topics: tuple[str, ...]) -> dict[str, str]:
+    """The `cleanup.policy` of each topic, by an admin client with the job's own client settings.
+
+    Raises `Py4JError` where the brokers do not answer in time, or for one topic only with an error; `java_cause` says
+    why.
     """
     settings = {
         name.removeprefix("kafka."): value
@@ -39,58 +73,15 @@ def topic_admin(spark: SparkSession, brokers: Brokers) -> Iterator[tuple[Any, An
     kafka = jvm
     for name in f"{prefix}{_PACKAGE}".split("."):
         kafka = getattr(kafka, name)
+    config = kafka.common.config
+    resources = {topic: config.ConfigResource(config.ConfigResource.Type.TOPIC, topic) for topic in topics}
+    asked = jvm.java.util.ArrayList(list(resources.values()))
     admin = kafka.clients.admin.AdminClient.create(jvm.java.util.HashMap(settings))
     try:
-        yield admin, kafka
+        found = admin.describeConfigs(asked).all().get()
     finally:
         admin.close()
-
-
-def refuse_compacted_topics(
-    spark: SparkSession, brokers: Brokers, topics: tuple[str, ...], warn: Say, *, is_new: bool = True
-) -> None:
-    """Check that no topic is compacted, as far as the brokers tell.
-
-    Raises `ConfigurationError` for a compacted topic. Where the stream is not new, it is only a warning: a refusal
-    would let it wait while the brokers go on compacting.
-    """
-    if uses_service_credential(brokers.kafka.kafka_option):
-        warn(
-            f"whether {' or '.join(topics)} is compacted is not checked, because only Spark's Kafka source has the "
-            "service credential: see that cleanup.policy is delete"
-        )
-        return
-    unknown: dict[str, str] = {}
-    for topic in topics:
-        try:
-            policy = _cleanup_policy(spark, brokers, topic)
-        except Py4JNetworkError:
-            raise
-        except (Py4JError, TypeError) as error:  # TypeError: the engine has no such class
-            unknown[topic] = java_cause(error)
-            continue
-        if "compact" in policy:
-            msg = (
-                f"topic {topic} has cleanup.policy={policy}: the brokers delete a message, read or not, once there is "
-                "a newer one with its key: set cleanup.policy=delete on the topic, and retention.ms"
-            )
-            if is_new:
-                raise ConfigurationError(msg)
-            warn(msg)
-    if unknown:
-        warn(
-            f"whether {' or '.join(unknown)} is compacted cannot be checked ({'; '.join(set(unknown.values()))}): "
-            "see that cleanup.policy is delete, or allow DescribeConfigs to the job's user"
-        )
-
-
-def _cleanup_policy(spark: SparkSession, brokers: Brokers, topic: str) -> str:
-    with topic_admin(spark, brokers) as (admin, kafka):
-        config = kafka.common.config
-        resource = config.ConfigResource(config.ConfigResource.Type.TOPIC, topic)
-        names = jvm_of(spark).java.util.ArrayList()
-        names.add(resource)
-        return str(admin.describeConfigs(names).all().get().get(resource).get("cleanup.policy").value())
+    return {topic: str(found.get(resource).get("cleanup.policy").value()) for topic, resource in resources.items()}
 
 
 def java_cause(error: Exception) -> str:

@@ -12,9 +12,7 @@ _log = logging.getLogger(__name__)
 
 _PERCENTAGES = (0.5, 0.99, 1.0)
 _ACCURACY = 10_000
-SAMPLE_SIZE = 200
-"""The number of rows, evenly spread in order of delay, that represent a micro-batch in the summary of a run."""
-_POINT_SHARES = [(point + 0.5) / SAMPLE_SIZE for point in range(SAMPLE_SIZE)]
+_NO_COLUMNS = ("ends", "live", "rows_out", "write_ms", "newest_ms")
 
 
 @dataclass(frozen=True, slots=True)
@@ -27,34 +25,13 @@ class Percentiles:
 
 
 @dataclass(frozen=True, slots=True)
-class DelaySample:
-    """A sample of the delays, in milliseconds, of `rows` rows: each delay represents an equal share of the rows."""
-
-    rows: int
-    delays_ms: tuple[int, ...]
-
-
-@dataclass(frozen=True, slots=True)
-class BatchDetail:
-    """What metrics and summary have of a micro-batch beyond its row; None where the query has no such detail.
-
-    `ends` counts the ends by reason, and `live` the live sessions after the micro-batch. `rows_out` counts the
-    operator's rows. The write to the tables took `write_ms`. `newest_ms` is the newest instant in the input. The
-    summary of the run uses the two samples.
-    """
-
-    ends: Mapping[str, int] | None = None
-    live: int | None = None
-    rows_out: int | None = None
-    write_ms: int | None = None
-    newest_ms: int | None = None
-    latency: DelaySample | None = None
-    lateness: DelaySample | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class BatchProgress:
-    """One micro-batch of one query, named as in `stream_progress`; None where the query does not fill a column."""
+    """One micro-batch of one query, named as in `stream_progress`; None where the query does not fill a column.
+
+    The last five are no columns: metrics and pace need them. `ends` counts the ends by reason, and `live` the live
+    sessions after the micro-batch. `rows_out` counts the operator's rows. The write to the tables took `write_ms`.
+    `newest_ms` is the newest instant in the input.
+    """
 
     query: str
     batch_id: int
@@ -75,12 +52,15 @@ class BatchProgress:
     state_entries: int | None = None
     reused_ids: int | None = None
     late_starts: int | None = None
-    detail: BatchDetail = BatchDetail()
+    ends: Mapping[str, int] | None = None
+    live: int | None = None
+    rows_out: int | None = None
+    write_ms: int | None = None
+    newest_ms: int | None = None
 
     def row(self) -> dict[str, Any]:
         """The columns of `stream_progress` by name, in JSON types, with `processed_ms` instead of `processed_at`."""
-        values = asdict(self)
-        del values["detail"]
+        values = {name: value for name, value in asdict(self).items() if name not in _NO_COLUMNS}
         for name in ("latency", "lateness"):
             values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
         return values
@@ -111,12 +91,11 @@ def last_engine_progress(query: StreamingQuery | None) -> StreamingQueryProgress
 
 
 def delay_instants(since_ms: str) -> str:
-    """SQL of an aggregate, for `delay_percentiles` and `sample_delays`: the instants at which certain delays began.
+    """SQL of an aggregate, for `delay_percentiles`: the instants at which the median, p99 and longest delay began.
 
-    First come the instants of the median, p99 and longest delay, then those of `SAMPLE_SIZE` evenly spread delays.
     `since_ms` is SQL of an instant in milliseconds.
     """
-    shares = ", ".join(f"{1 - share!r}D" for share in (*_PERCENTAGES, *_POINT_SHARES))
+    shares = ", ".join(f"{1 - share!r}D" for share in _PERCENTAGES)
     return f"percentile_approx({since_ms}, array({shares}), {_ACCURACY})"
 
 
@@ -124,13 +103,4 @@ def delay_percentiles(instants_ms: list[int] | None, committed_ms: int) -> Perce
     """The delays up to the commit. All rows share its instant, so the earliest instant gives the longest delay."""
     if not instants_ms:
         return Percentiles(None, None, None)
-    return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms[: len(_PERCENTAGES)]))
-
-
-def sample_delays(rows: int, instants_ms: list[int] | None, committed_ms: int) -> DelaySample | None:
-    """The delays of all `SAMPLE_SIZE` up to the commit; `rows` counts the rows that have an instant."""
-    if not instants_ms:
-        return None
-    return DelaySample(
-        rows, tuple(max(0, committed_ms - instant_ms) for instant_ms in instants_ms[len(_PERCENTAGES) :])
-    )
+    return Percentiles(*(max(0, committed_ms - instant_ms) for instant_ms in instants_ms))

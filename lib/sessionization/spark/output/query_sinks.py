@@ -14,10 +14,9 @@ from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
 from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.rollup_sink import RollupSink
-from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, Sink, SinkContext, StateSize
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, Sink, SinkContext
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.batch_writer import BatchWriter
 
 _SHARES = {ROLLUP: 0.3, ARCHIVE: 0.1}
 """The share of the time that a query may take. That of `rollup` is larger: people look at `sessions` more often."""
@@ -86,14 +85,21 @@ class QuerySinks:
 
     def _sink_context(self, query: str) -> SinkContext:
         context = self._context
-        writer = BatchWriter(context.location, context.checkpoint.writer_id(query), context.check_lease)
         if query in self._every:
             self._paces[query] = QueryPace(self._every[query], _SHARES[query])
-        return SinkContext(query, writer, self._store_row, self._listeners, self._paces.get(query))
+        return SinkContext(
+            query,
+            context.location,
+            context.checkpoint.writer_id(query),
+            context.check_lease,
+            self._store_row,
+            self._listeners,
+            self._paces.get(query),
+        )
 
-    def _state_size(self) -> StateSize:
+    def _state_size(self) -> tuple[int | None, int | None]:
         last = last_engine_progress(self._queries.get(SESSIONIZE))
         if not last or not last["stateOperators"]:
-            return StateSize()
+            return None, None
         operator = last["stateOperators"][0]
-        return StateSize(operator["numRowsTotal"], operator["memoryUsedBytes"])
+        return operator["numRowsTotal"], operator["memoryUsedBytes"]

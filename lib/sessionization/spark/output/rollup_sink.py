@@ -34,7 +34,7 @@ _MERGED_COUNTS = (
     f"{rollup.OLDEST_EVENT_MS} AS oldest_ms",
     "unix_millis(min(processed_at)) AS first_ms",
     "unix_millis(max(processed_at)) AS newest_ms",
-    *INGEST_INSTANTS,
+    INGEST_INSTANTS,
 )
 
 
@@ -78,7 +78,7 @@ class RollupSink(Sink):
             if location.read(spark.read, SESSIONS).count() >= GENERATE_CODE_ROWS:  # Delta answers from the log
                 generate_code(spark)
             self._has_merged = True
-        self.context.writer.check_lease()
+        self.context.check_lease()
         inserted: int = rollup.merge(spark, location, batch, since).num_inserted_rows
         return inserted
 
@@ -101,13 +101,15 @@ class RollupSink(Sink):
         reused_ids, late_starts = self._count_starts_of_ended(batch, counts, since, inserted)
         self._count_live(batch.sparkSession, counts.opened - counts.closed)
         if maintain := self._turns.next_if_due():
-            self.context.writer.check_lease()
+            self.context.check_lease()
             maintain(batch.sparkSession)
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             reused_ids=reused_ids,
             late_starts=late_starts,
-            detail=replace(self._detail(counts, counted_ms, committed_ms), live=self.live, newest_ms=counts.newest_ms),
+            live=self.live,
+            write_ms=max(0, committed_ms - counted_ms),
+            newest_ms=counts.newest_ms,
         )
 
     def _clean_up_logs(self, spark: SparkSession) -> None:

@@ -1,11 +1,11 @@
-"""The sinks that append the micro-batches of a query. A repeated micro-batch is appended once (`BatchWriter`)."""
+"""The sinks that append the micro-batches of a query. A repeated micro-batch is appended once (`SinkContext`)."""
 
 import time
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 
-from pyspark.sql import DataFrame, Row
+from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import EndReason
@@ -14,18 +14,16 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.generated_code import generate_code
 from sessionization.spark.output.progress import (
-    BatchDetail,
     BatchListener,
     BatchProgress,
     delay_instants,
     delay_percentiles,
     notify_listeners,
-    sample_delays,
 )
 from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.state_entries import GroupEntryCounts
-from sessionization.spark.tables.batch_writer import BatchWriter
-from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.lease_table import no_lease
+from sessionization.spark.tables.location import MAX_COMMITS_READ, TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, Table
 
 ROWS_PER_TASK = 50_000
@@ -40,51 +38,63 @@ _CHANGE_COUNTS = (
     *(f"count_if(change = '{change}') AS {change}" for change in ("started", "heartbeat", "ended")),
     *(f"count_if(end_reason = '{reason}') AS {reason}" for reason in EndReason),
     f"{delay_instants('ingested_ms')} AS ingested",
-    "count(ingested_ms) AS have_ingested",
     f"{delay_instants('due_ms')} AS due",
     "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
     "count(*) AS rows_out",
 )
-INGEST_INSTANTS = (
-    f"{delay_instants('unix_millis(ingested_at)')} AS ingested",
-    "count(ingested_at) AS have_ingested",
-)
+INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
 _MESSAGE_COUNTS = (
     "count(*) AS rows_in",
     "count(reason) AS quarantined",
     "unix_millis(max(ingested_at)) AS newest_ms",
-    *INGEST_INSTANTS,
+    INGEST_INSTANTS,
 )
 FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
 
 
 @dataclass(frozen=True, slots=True)
-class StateSize:
-    """How much state the operator held when the engine last reported it."""
-
-    rows: int | None = None
-    bytes: int | None = None
-
-
-@dataclass(frozen=True, slots=True)
 class SinkContext:
     """Where a query's sink writes and reports.
 
-    `writer` appends the query's micro-batches. `store_row` stores the row of `stream_progress` before the engine
-    commits the micro-batch, so a kill loses no row. The `listeners` are called after that. With a `pace` the query then
-    rests, and the engine commits the micro-batch after the rest.
+    `check_lease` raises `StreamError` where this run may not write any more (`lease.Lease.check`). `store_row` stores
+    the row of `stream_progress` before the engine commits the micro-batch, so a kill loses no row. The `listeners` are
+    called after that. With a `pace` the query then rests, and the engine commits the micro-batch after the rest.
     """
 
     query: str
-    writer: BatchWriter
+    location: TableLocation
+    writer_id: str
+    check_lease: Callable[[], None] = no_lease
     store_row: Callable[[BatchProgress], None] = lambda _progress: None
     listeners: Sequence[BatchListener] = ()
     pace: QueryPace | None = None
 
-    @property
-    def location(self) -> TableLocation:
-        return self.writer.location
+    def append(self, rows: DataFrame, table: Table, batch_id: int) -> None:
+        """Append a micro-batch's rows; a second call for the same table and micro-batch appends nothing.
+
+        Delta stores in the commit which micro-batch of which writer it has (`txnAppId`, `txnVersion`), and skips one
+        that the table has. So it does not matter who repeats a micro-batch: a restart, or a driver that hung
+        (docs/adr/0029-one-path-of-appends.md).
+        """
+        self.check_lease()
+        self.location.append(
+            rows,
+            table,
+            txnAppId=self.writer_id,
+            txnVersion=str(batch_id),
+            userMetadata=f"{self.writer_id} {batch_id}",  # for `newest_appended_batch`, and for people
+        )
+
+
+def newest_appended_batch(location: TableLocation, spark: SparkSession, table: Table, writer_id: str) -> int:
+    """The newest micro-batch that a writer has appended; -1 where the newest commits contain none.
+
+    It reads the table's history, because Delta has no public call that returns the newest `txnVersion`.
+    """
+    commits = location.history(spark, table, MAX_COMMITS_READ).select("userMetadata").collect()
+    written = ((row.userMetadata or "").rpartition(" ") for row in commits)
+    return max((int(batch_id) for writer, _, batch_id in written if writer == writer_id), default=-1)
 
 
 @dataclass
@@ -108,17 +118,17 @@ class Sink(ABC):
             raise StreamError(root_cause(str(error))) from None
         finally:
             batch.unpersist()
-        if max(progress.rows_in, progress.detail.rows_out or 0) >= GENERATE_CODE_ROWS_OF_BATCH:
+        if max(progress.rows_in, progress.rows_out or 0) >= GENERATE_CODE_ROWS_OF_BATCH:
             generate_code(batch.sparkSession)  # each query has a session of its own
         notify_listeners(self.context.listeners, progress)
         if self.context.pace is not None:
-            newest_ms = progress.detail.newest_ms
-            self.context.pace.rest(began_s, 0 if newest_ms is None else (began_ms - newest_ms) / 1_000)
+            newest_ms = began_ms if progress.newest_ms is None else progress.newest_ms
+            self.context.pace.rest(began_s, (began_ms - newest_ms) / 1_000)
 
     def _append(self, rows: DataFrame, count: int, table: Table, batch_id: int) -> None:
         """Append the micro-batch's `count` rows once, with one task and file for each `ROWS_PER_TASK` of them."""
         tasks = -(-count // ROWS_PER_TASK)
-        self.context.writer.append(rows.coalesce(tasks), table, batch_id)
+        self.context.append(rows.coalesce(tasks), table, batch_id)
 
     def _progress(self, counts: Row, batch_id: int, processed_ms: int, committed_ms: int) -> BatchProgress:
         """What every query reports of a micro-batch, from its columns `rows_in` and `ingested`."""
@@ -131,14 +141,6 @@ class Sink(ABC):
             latency=delay_percentiles(counts.ingested, committed_ms),
         )
 
-    @staticmethod
-    def _detail(counts: Row, counted_ms: int, committed_ms: int) -> BatchDetail:
-        """What every query adds for the metrics, from `have_ingested` and `ingested`; it wrote from `counted_ms` on."""
-        return BatchDetail(
-            write_ms=max(0, committed_ms - counted_ms),
-            latency=sample_delays(counts.have_ingested, counts.ingested, committed_ms),
-        )
-
     @abstractmethod
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         """Write the rows and return their counts and delays; `began_ms` replaces the clock of an empty micro-batch."""
@@ -148,7 +150,8 @@ class Sink(ABC):
 class ChangesSink(Sink):
     """Append the operator's changes to `session_changes`, or pass them to `publish`, which may get them again."""
 
-    state_size: Callable[[], StateSize]
+    state_size: Callable[[], tuple[int | None, int | None]] = lambda: (None, None)
+    """The rows and bytes of state that the operator held when the engine last reported them."""
     publish: Callable[[DataFrame], None] | None = None
     entry_counts: GroupEntryCounts | None = None
     """Counts the entries in the state of device groups; if None, each row of state is one entry."""
@@ -163,13 +166,13 @@ class ChangesSink(Sink):
             if self.publish is None:
                 self._append(rows, changes, SESSION_CHANGES, batch_id)
             else:
-                self.context.writer.check_lease()
+                self.context.check_lease()
                 self.publish(rows)
         committed_ms = wall_clock_ms()
         processed_ms = counts.processed_ms or began_ms
-        state = self.state_size()
+        state_rows, state_bytes = self.state_size()
         state_entries = (
-            state.rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
+            state_rows if self.entry_counts is None else self.entry_counts.after(processed_ms, counts.entries)
         )
         return replace(
             self._progress(counts, batch_id, processed_ms, committed_ms),
@@ -180,15 +183,12 @@ class ChangesSink(Sink):
             duplicate_start=counts.duplicate_start,
             duplicate_end=counts.duplicate_end,
             evicted=counts.evicted,
-            state_rows=state.rows,
-            state_bytes=state.bytes,
+            state_rows=state_rows,
+            state_bytes=state_bytes,
             state_entries=state_entries,
-            detail=replace(
-                self._detail(counts, counted_ms, committed_ms),
-                ends={str(reason): counts[str(reason)] for reason in EndReason},
-                rows_out=counts.rows_out,
-                lateness=sample_delays(counts.heartbeat, counts.due, committed_ms),
-            ),
+            ends={str(reason): counts[str(reason)] for reason in EndReason},
+            rows_out=counts.rows_out,
+            write_ms=max(0, committed_ms - counted_ms),
         )
 
 
@@ -210,7 +210,8 @@ class ArchiveSink(Sink):
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
             quarantined=counts.quarantined,
-            detail=replace(self._detail(counts, counted_ms, committed_ms), newest_ms=counts.newest_ms),
+            write_ms=max(0, committed_ms - counted_ms),
+            newest_ms=counts.newest_ms,
         )
 
 

@@ -14,8 +14,8 @@ from pyspark.sql import DataFrame, SparkSession
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.durations import HOUR_MS
 from sessionization.errors import StreamError
+from sessionization.spark.output.sinks import SinkContext
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.batch_writer import BatchWriter
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
@@ -36,7 +36,7 @@ def appends(monkeypatch: pytest.MonkeyPatch) -> list[dict[str, str]]:
 
 
 def test_every_append_names_its_writer_and_micro_batch_to_delta(appends: list[dict[str, str]]) -> None:
-    BatchWriter(TableLocation(), "ours").append(ROWS, STREAM_PROGRESS, 8)
+    SinkContext("archive", TableLocation(), "ours").append(ROWS, STREAM_PROGRESS, 8)
     assert appends == [{"userMetadata": "ours 8", "txnAppId": "ours", "txnVersion": "8"}]
 
 
@@ -45,7 +45,7 @@ def test_a_run_that_has_lost_its_lease_appends_nothing(appends: list[dict[str, s
         raise StreamError
 
     with pytest.raises(StreamError):
-        BatchWriter(TableLocation(), "ours", check_lease).append(ROWS, STREAM_PROGRESS, 8)
+        SinkContext("archive", TableLocation(), "ours", check_lease).append(ROWS, STREAM_PROGRESS, 8)
     assert appends == []
 
 
@@ -68,29 +68,29 @@ def a_row(spark: SparkSession) -> DataFrame:
 @pytest.mark.spark
 def test_a_table_takes_a_repeated_micro_batch_once(spark: SparkSession, location: TableLocation) -> None:
     rows = a_row(spark)
-    first = BatchWriter(location, "ours")
+    first = SinkContext("archive", location, "ours")
     for batch_id in (0, 1):
         first.append(rows, STREAM_PROGRESS, batch_id)
     location.delta_table(spark, STREAM_PROGRESS).optimize().executeCompaction()
-    restarted = BatchWriter(location, "ours")
+    restarted = SinkContext("archive", location, "ours")
     for batch_id in (1, 2):
         restarted.append(rows, STREAM_PROGRESS, batch_id)
     first.append(rows, STREAM_PROGRESS, 2)  # a driver that hung, and wakes up
-    BatchWriter(location, "theirs").append(rows, STREAM_PROGRESS, 2)
+    SinkContext("archive", location, "theirs").append(rows, STREAM_PROGRESS, 2)
     assert location.read(spark.read, STREAM_PROGRESS).count() == 4
 
 
 @pytest.mark.spark
 def test_a_micro_batch_is_known_for_longer_than_the_log_goes_back(spark: SparkSession, location: TableLocation) -> None:
     """So a job may be down for any time between its append and Spark's commit."""
-    rows, writer = a_row(spark), BatchWriter(location, "ours")
+    rows, writer = a_row(spark), SinkContext("archive", location, "ours")
     for batch_id in (0, 1):
         writer.append(rows, STREAM_PROGRESS, batch_id)
     spark.sql(location.set_properties_sql(STREAM_PROGRESS, {"delta.checkpointInterval": "1"}))
-    BatchWriter(location, "theirs").append(rows, STREAM_PROGRESS, 0)
+    SinkContext("archive", location, "theirs").append(rows, STREAM_PROGRESS, 0)
     for file in (location.folder_of(STREAM_PROGRESS.name) / "_delta_log").glob("0*"):
         os.utime(file, (time.time() - 3 * HOUR_MS / 1_000,) * 2)
-    BatchWriter(location, "theirs").append(rows, STREAM_PROGRESS, 1)
+    SinkContext("archive", location, "theirs").append(rows, STREAM_PROGRESS, 1)
     delete_old_log_entries(spark, location, [STREAM_PROGRESS], first_unread=None)
     spark._jvm.org.apache.spark.sql.delta.DeltaLog.clearCache()  # as for a new start
     history = location.history(spark, STREAM_PROGRESS, 100)
