@@ -13,6 +13,7 @@ from confluent_kafka.admin import (
 )
 from pyspark.sql import SparkSession
 
+from sessionization.errors import ConfigurationError
 from sessionization.ops.preflight import check_output_topic
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization_laptop.broker import Broker
@@ -30,6 +31,7 @@ AUTHORIZER = {
 def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
     with Broker(tmp_path_factory.mktemp("broker"), AUTHORIZER) as broker:
         broker.create_topics({"open": 1, "read_only": 1})
+        broker.create_topics({"compacted": 1}, cleanup_policy="compact")
         allowed = (AclOperation.READ, AclOperation.DESCRIBE)
         acls = [
             AclBinding(
@@ -44,13 +46,18 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Broker]:
         yield broker
 
 
-def test_topics_whose_settings_may_not_be_read_are_one_warning(spark: SparkSession, broker: Broker) -> None:
+def test_a_topic_whose_settings_may_not_be_read_is_a_warning(spark: SparkSession, broker: Broker) -> None:
     warnings: list[str] = []
     refuse_compacted_topics(spark, settings(broker.bootstrap_servers), ("read_only", "open"), warnings.append)
     assert len(warnings) == 1
-    assert warnings[0].startswith("whether read_only or open is compacted cannot be checked (")
+    assert warnings[0].startswith("whether read_only is compacted cannot be checked (")
     assert "TopicAuthorizationException" in warnings[0]
     assert warnings[0].endswith("or allow DescribeConfigs to the job's user")
+
+
+def test_a_compacted_topic_is_refused_beside_one_that_may_not_be_read(spark: SparkSession, broker: Broker) -> None:
+    with pytest.raises(ConfigurationError, match=r"topic compacted has cleanup\.policy=compact"):
+        refuse_compacted_topics(spark, settings(broker.bootstrap_servers), ("read_only", "compacted"), print)
 
 
 def test_with_a_service_credential_no_admin_client_asks_the_brokers(spark: SparkSession) -> None:

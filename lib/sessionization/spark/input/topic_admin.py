@@ -38,13 +38,14 @@ def refuse_compacted_topics(
     except Py4JNetworkError:
         raise
     except (Py4JError, TypeError) as error:  # TypeError: the engine has no such class
-        warn(
-            f"whether {names} is compacted cannot be checked ({java_cause(error)}): "
-            "see that cleanup.policy is delete, or allow DescribeConfigs to the job's user"
-        )
-        return
+        policies = dict.fromkeys(topics, error)
     for topic, policy in policies.items():
-        if "compact" in policy:
+        if isinstance(policy, Exception):
+            warn(
+                f"whether {topic} is compacted cannot be checked ({java_cause(policy)}): "
+                "see that cleanup.policy is delete, or allow DescribeConfigs to the job's user"
+            )
+        elif "compact" in policy:
             msg = (
                 f"topic {topic} has cleanup.policy={policy}: the brokers delete a message, read or not, once there is "
                 "a newer one with its key: set cleanup.policy=delete on the topic, and retention.ms"
@@ -54,11 +55,10 @@ def refuse_compacted_topics(
             warn(msg)
 
 
-def _cleanup_policies(spark: SparkSession, brokers: Brokers, topics: tuple[str, ...]) -> dict[str, str]:
-    """The `cleanup.policy` of each topic, by an admin client with the job's own client settings.
+def _cleanup_policies(spark: SparkSession, brokers: Brokers, topics: tuple[str, ...]) -> dict[str, str | Exception]:
+    """The `cleanup.policy` of each topic, or why it cannot be read, by a client with the job's own settings.
 
-    Raises `Py4JError` where the brokers do not answer in time, or for one topic only with an error; `java_cause` says
-    why.
+    Raises `Py4JError` where there is no such client.
     """
     settings = {
         name.removeprefix("kafka."): value
@@ -78,10 +78,17 @@ def _cleanup_policies(spark: SparkSession, brokers: Brokers, topics: tuple[str, 
     asked = jvm.java.util.ArrayList(list(resources.values()))
     admin = kafka.clients.admin.AdminClient.create(jvm.java.util.HashMap(settings))
     try:
-        found = admin.describeConfigs(asked).all().get()
+        answers = admin.describeConfigs(asked).values()
+        return {topic: _policy(answers.get(resource)) for topic, resource in resources.items()}
     finally:
         admin.close()
-    return {topic: str(found.get(resource).get("cleanup.policy").value()) for topic, resource in resources.items()}
+
+
+def _policy(answer: Any) -> str | Py4JJavaError:
+    try:
+        return str(answer.get().get("cleanup.policy").value())
+    except Py4JJavaError as error:
+        return error
 
 
 def java_cause(error: Exception) -> str:
