@@ -73,7 +73,7 @@ $(S3): $(READY) requirements-s3.lock lib/sessionization_laptop/engine/jars.lock
 	@touch $@
 
 $(BENCH): $(READY) requirements-bench.lock
-	@echo "fetching MLflow and Matplotlib (once)"
+	@echo "fetching MLflow (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes -r requirements-bench.lock
 	@touch $@
 
@@ -155,7 +155,7 @@ test-faults: ## kill the job at every boundary, and cause every other fault: mak
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
 	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE) --device-groups $(GROUPS)
 
-bench: $(BENCH) ## measure the operator, three runs each, some hours: make bench ARGS="--only 500,000 --write"
+bench: $(BENCH) ## measure the operator, three runs each, some hours: make bench ARGS="--only 500,000"
 	@$(BIN)/python -m tests.bench $(ARGS)
 
 bench-quick: $(BENCH) ## measure small loads, one run each: three minutes

@@ -17,13 +17,11 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import report
-from tests.bench.plots import draw
 from tests.bench.record import record
 from tests.bench.scenario import Result, Scenario
 from tests.bench.scenarios import QUICK, SCALING, WHOLE
 
 _ROOT = Path(__file__).parents[2]
-_PAGE = _ROOT / "docs" / "benchmarks" / "operator.md"
 _STORE = _ROOT / ".bench"
 _Side = tuple[list[Path], list[str]]
 """The paths of the library and the benchmarks, and Spark settings in addition to the usual ones."""
@@ -35,8 +33,6 @@ def main() -> int:
     if options.list:
         sys.stdout.write("".join(f"{scenario.name}\n" for scenario in _chosen(options)))
         return 0
-    if options.write:
-        report.Page.of(_PAGE)  # fail now, not after hours of runs
     title = report.describe_run(_ROOT)
     results: defaultdict[tuple[Scenario, str], dict[int, Result]] = defaultdict(dict)
     failed = 0
@@ -52,7 +48,9 @@ def main() -> int:
                         continue
                     results[scenario, side][repeat] = result
                     _print(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
-    _report(title, results, write=options.write)
+    text = "\n".join([title, "", *report.tables(results), *report.ratios(results)])
+    sys.stdout.write(f"{text}\n")
+    record(results, title, _STORE)
     return 1 if failed else 0
 
 
@@ -72,7 +70,6 @@ def _options() -> argparse.Namespace:
         default=[],
         help="'name=value ...': run every scenario in turn with these Spark settings as well",
     )
-    parser.add_argument("--write", action="store_true", help="put the results into docs/benchmarks/operator.md")
     return parser.parse_args()
 
 
@@ -115,17 +112,6 @@ def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str]) -> Resu
             check=True,
         )
     return Result(**json.loads(done.stdout.splitlines()[-1]))
-
-
-def _report(title: str, results: report.Results, *, write: bool) -> None:
-    """Print the results and store them in MLflow; `write` also puts them, with charts, into the documentation."""
-    text = "\n".join([title, "", *report.tables(results), *report.ratios(results)])
-    sys.stdout.write(f"{text}\n")
-    pictures = list(draw(results, _PAGE.parent if write else _STORE))
-    if write:
-        shown = "\n".join(f"![{file.stem}]({file.relative_to(_PAGE.parent)})" for file in pictures)
-        _PAGE.write_text(report.Page.of(_PAGE).with_results(f"{text}\n\n{shown}"), encoding="utf-8")
-    record(results, title, pictures, _STORE)
 
 
 def _short(result: Result) -> str:

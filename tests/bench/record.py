@@ -1,6 +1,5 @@
 """Store results as MLflow runs in this project: `mlflow ui --backend-store-uri sqlite:///.bench/mlflow.db`."""
 
-from collections.abc import Iterable
 from dataclasses import asdict
 from pathlib import Path
 
@@ -10,8 +9,8 @@ from tests.bench.report import Results
 _EXPERIMENT = "sessionization-bench"
 
 
-def record(results: Results, title: str, pictures: Iterable[Path], folder: Path) -> None:
-    """Store a parent run with the pictures, and a nested run for every run of a scenario."""
+def record(results: Results, title: str, folder: Path) -> None:
+    """Store a parent run and a nested run for every run of a scenario."""
     mlflow = import_mlflow()
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -21,8 +20,6 @@ def record(results: Results, title: str, pictures: Iterable[Path], folder: Path)
     mlflow.set_experiment(_EXPERIMENT)
     tags = {KIND_TAG: RunKind.BENCHMARK.value}
     with mlflow.start_run(description=title):
-        for picture in pictures:
-            mlflow.log_artifact(str(picture))
         for (scenario, side), runs in results.items():
             for result in runs.values():
                 with mlflow.start_run(run_name=scenario.name, nested=True, tags=tags) as run:

@@ -7,7 +7,6 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
@@ -21,7 +20,6 @@ Results = Mapping[tuple[Scenario, str], Mapping[int, Result]]
 HERE = "here"
 """The side of this tree, uncommitted changes included, with the usual settings."""
 
-_BEGIN, _END = "<!-- bench: begin -->", "<!-- bench: end -->"
 _COST = {
     "cores": "cores",
     "CPU s per million changes": "cpu_s_per_million_changes",
@@ -119,28 +117,6 @@ def describe_run(root: Path) -> str:
         f"{datetime.now(UTC):%Y-%m-%d}",
     ]
     return f"`{shlex.join(['python', '-m', 'tests.bench', *sys.argv[1:]])}`: {', '.join(filter(None, parts))}."
-
-
-@dataclass(frozen=True)
-class Page:
-    """A documentation page with a section for results."""
-
-    before: str
-    after: str
-
-    @classmethod
-    def of(cls, file: Path) -> "Page":
-        """Raises `ValueError` where the file has no section for results."""
-        before, begin, rest = file.read_text(encoding="utf-8").partition(_BEGIN)
-        _, end, after = rest.partition(_END)
-        if not begin or not end:
-            msg = f"{file} needs the lines {_BEGIN!r} and {_END!r}, to be filled between them"
-            raise ValueError(msg)
-        return cls(before, after)
-
-    def with_results(self, text: str) -> str:
-        """The page with the text in place of earlier results."""
-        return f"{self.before}{_BEGIN}\n\n{text}\n\n{_END}{self.after}"
 
 
 def say(line: str) -> None:

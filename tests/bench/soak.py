@@ -1,28 +1,34 @@
-"""Hold a load from Kafka for some minutes and report its cost: `python -m tests.bench.soak --minutes 5`."""
+"""Hold a load for some minutes, and report its cost and how fresh the tables are: `python -m tests.bench.soak`.
+
+Options that are not listed here are the job's. They must not change the rules, because the reference has the defaults.
+"""
 
 import argparse
 import json
 import os
 import shutil
+import statistics
 import subprocess
 import sys
 import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
-from statistics import median
+from typing import Any
 
 from sessionization.core.session_state import Rules
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
+from tests.bench.report import say
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.support.accounts import unaccounted
 from tests.support.delta import live_files
-from tests.support.job import SIMULATE, Job, command, environment
+from tests.support.job import QUERIES, ROOT, SIMULATE, Job, command, environment
 from tests.support.oracle import COLUMNS, build_oracle
 from tests.support.processes import processes_of_session
-from tests.support.tables import Tables, differences, read_tables
+from tests.support.tables import differences, read_tables
 from tests.support.topics import Topics
 
 PARTITIONS = 4
@@ -30,77 +36,85 @@ _SAMPLES = 60
 _SHOWN = 20
 _CATCH_UP_S = 1_800
 _MB = 1024 * 1024
+_DELAYS = {
+    "event to session_changes": ("sessionize", "latency", "rows_in"),
+    "lateness of heartbeats": ("sessionize", "lateness", "heartbeats"),
+    "event to sessions": ("rollup", "latency", "rows_in"),
+    "event to raw_events": ("archive", "latency", "rows_in"),
+}
+"""The query, the delay, and the number of rows that it is of, in `stream_progress`."""
 Samples = dict[str, list[float]]
 
 
 def main() -> int:
-    """Exits with code 1 if the tables differ from the reference on the same topics; the folder then stays."""
+    """Exits with code 1 if the tables differ from the reference on the same input; the folder then stays."""
     parser = argparse.ArgumentParser(prog="python -m tests.bench.soak", description=__doc__)
+    parser.add_argument("--source", choices=["files", "kafka"], default="kafka")
     parser.add_argument("--minutes", type=float, default=5)
     parser.add_argument("--rate", type=float, default=2_000, help="events per second, before dirt")
     parser.add_argument("--live", type=int, default=50_000, help="live sessions to hold")
     parser.add_argument("--dirt", type=float, default=0.02)
-    parser.add_argument("--trigger", default="1s")
     parser.add_argument("--device-groups", type=int, help="as the job's option")
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, name=value; may be repeated")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
-    options = parser.parse_args()
+    parser.add_argument("--repeats", type=int, default=1)
+    parser.add_argument("--library", type=Path, nargs="+", default=[ROOT / "lib"], help="versions to measure in turn")
+    options, job_options = parser.parse_known_args()
     os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
+    libraries = [library for _ in range(options.repeats) for library in options.library]
+    return max([_run(library, options, job_options) for library in libraries])
+
+
+def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> int:
+    """Returns the exit code for one run of one version."""
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
+    say(f"{library}, in {folder}:")
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
-    with Broker(folder / "broker") as broker:
-        broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
-        topics = Topics(broker.bootstrap_servers, PARTITIONS)
-        job = Job(folder, f"--trigger={options.trigger}", *grouping, topics=topics)
+    with ExitStack() as running:
+        topics = None
+        if options.source == "kafka":
+            broker = running.enter_context(Broker(folder / "broker"))
+            broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
+            topics = Topics(broker.bootstrap_servers, PARTITIONS)
+        job = running.enter_context(Job(folder, *grouping, *job_options, topics=topics))
+        job.library = library
         job.conf = {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
-        sys.stdout.write(f"in {folder}\n")
-        with job:
-            samples, began_ms = _play(job, broker, options)
-            code = job.terminate()
-        lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
+        samples, began_ms = _play(job, options)
+        code = job.terminate()
         tables = read_tables(job.warehouse)
-        for line in (
-            *lines,
-            *_report(samples),
-            *_state(tables, began_ms),
-            *_durations(job),
-            *_delays(tables, began_ms),
-            _slowest_merges(tables, began_ms),
-            *_sizes(job),
-        ):
-            sys.stdout.write(f"{line}\n")
-        sys.stdout.flush()
+        ended_ms = began_ms + options.minutes * 60_000
+        progress = [row for row in tables["stream_progress"] if began_ms <= row["processed_ms"] <= ended_ms]
+        lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
+        for line in (*lines, *_quarters(samples, progress), *_freshness(progress), *_sizes(job)):
+            say(line)
         found = [] if code == 0 else [f"the job ended with code {code}"]
-        with topics.records() as records:
-            oracle = build_oracle(job.checkpoints, Rules(), records, groups=options.device_groups, digest=hash)
+        records = None if topics is None else running.enter_context(topics.records())
+        oracle = build_oracle(job.checkpoints, Rules(), records, groups=options.device_groups, digest=hash)
         pending = [entry[:2] for entry in oracle.entries if entry[2] == "pending_end"]
         found += differences(oracle, tables, job.checkpoints) + unaccounted(tables, pending)
-    sys.stdout.write(f"{len(found)} differences\n" + "".join(f"  DIFFERENCE {line}\n" for line in found[:_SHOWN]))
+    say(f"{len(found)} differences")
+    for line in found[:_SHOWN]:
+        say(f"  DIFFERENCE {line}")
     if found:
-        sys.stdout.write(f"the files are in {folder}\n")
         return 1
     shutil.rmtree(folder)
     return 0
 
 
-def _play(job: Job, broker: Broker, options: argparse.Namespace) -> tuple[Samples, float]:
+def _play(job: Job, options: argparse.Namespace) -> tuple[Samples, float]:
     """Returns the samples after the warm-up, and the end of the warm-up in milliseconds since 1970."""
     job.start()
     job.wait_until((job.checkpoints / "archive" / "commits" / "0").exists, "the archive", poll_s=0.2)
     seconds = options.warm_up_s + options.minutes * 60
-    simulator = subprocess.Popen(
-        command(
-            *("--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}"),
-            *(f"--rate={options.rate}", f"--live={options.live}", f"--dirt={options.dirt}"),
-            f"--duration={round(seconds)}s",
-            entry=(SIMULATE,),
-        ),
-        env=environment(),
-    )
+    target = [f"--output={job.input}"]
+    if job.topics is not None:
+        target = ["--sink=kafka", f"--bootstrap-servers={job.topics.bootstrap_servers}"]
+    load = [f"--rate={options.rate}", f"--live={options.live}", f"--dirt={options.dirt}"]
+    words = command(*target, *load, f"--duration={round(seconds)}s", entry=(SIMULATE,))
+    simulator = subprocess.Popen(words, env=environment())
     samples: Samples = defaultdict(list)
-    warm_s = time.monotonic() + options.warm_up_s
+    next_s = time.monotonic() + options.warm_up_s
     began_ms = (time.time() + options.warm_up_s) * 1_000
-    next_s = warm_s
 
     def load_is_over() -> bool:
         nonlocal next_s
@@ -135,68 +149,32 @@ def _measured(job: Job) -> Iterator[tuple[str, float]]:
         yield f"live files of {table}", len(live_files(job.warehouse / table))
 
 
-def _report(samples: Samples) -> Iterator[str]:
+def _quarters(samples: Samples, progress: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """How the samples, and the size of the state, change from the first to the last quarter."""
+    in_order = sorted(progress, key=lambda row: row["processed_ms"])
+    state = {name: [row[name] for row in in_order if row[name] is not None] for name in ("state_rows", "state_bytes")}
     yield f"{'':32}{'first quarter':>14}{'last quarter':>14}{'most':>10}  (medians of samples)"
-    for name, values in samples.items():
-        yield _quarters(name, values)
+    for name, values in (samples | state).items():
+        if values:
+            quarter = max(1, len(values) // 4)
+            first, last = statistics.median(values[:quarter]), statistics.median(values[-quarter:])
+            yield f"{name:32}{first:14,.0f}{last:14,.0f}{max(values):10,.0f}"
 
 
-def _state(tables: Tables, began_ms: float) -> Iterator[str]:
-    """The size of the state after the warm-up, as the engine reported it."""
-    for name in ("state_rows", "state_bytes"):
-        rows = (row for row in tables["stream_progress"].of("processed_ms", name) if row[1] is not None)
-        yield _quarters(name, [size for clock_ms, size in sorted(rows) if clock_ms >= began_ms])
-
-
-def _quarters(name: str, values: Sequence[float]) -> str:
-    if not values:
-        return f"{name:32}{'nothing':>14}"
-    quarter = max(1, len(values) // 4)
-    return f"{name:32}{median(values[:quarter]):14,.0f}{median(values[-quarter:]):14,.0f}{max(values):10,.0f}"
-
-
-def _durations(job: Job) -> Iterator[str]:
-    """How long the micro-batches of each query take, by the times in its checkpoint files."""
-    for query in ("sessionize", "archive", "rollup"):
-        folder = job.checkpoints / query
-        offsets = sorted((folder / "offsets").glob("[0-9]*"), key=lambda path: int(path.name))
-        took_ms, cycle_ms, last = [], [], None
-        for path in offsets:
-            clock_ms = json.loads(path.read_text(encoding="utf-8").splitlines()[1])["batchTimestampMs"]
-            commit = folder / "commits" / path.name
-            if commit.exists():
-                took_ms.append(commit.stat().st_mtime * 1_000 - clock_ms)
-            if last is not None:
-                cycle_ms.append(clock_ms - last)
-            last = clock_ms
-        yield (
-            f"{query}: {len(offsets)} micro-batches, {_spread(took_ms)} long, {_spread(cycle_ms)} from one to the next"
+def _freshness(progress: Sequence[dict[str, Any]]) -> Iterator[str]:
+    """The delays, weighted by rows, and how long the micro-batches of each query take."""
+    for name, (query, delay, weight) in _DELAYS.items():
+        rows = [row for row in progress if row["query"] == query and row[weight] and row[f"{delay}_p50_ms"] is not None]
+        by_p50, by_p99 = (
+            Delays.of((row[f"{delay}_{share}_ms"], row[weight]) for row in rows) for share in ("p50", "p99")
         )
-
-
-def _delays(tables: Tables, began_ms: float) -> Iterator[str]:
-    """Event to row and heartbeat lateness of the rows after the warm-up."""
-    progress = tables["stream_progress"].of("query", "processed_ms", "batch_ms")
-    committed_ms = {clock_ms: clock_ms + took_ms for query, clock_ms, took_ms in progress if query == "sessionize"}
-    for name, since, is_beat in (
-        ("event to row", "ingested_ms", False),
-        ("heartbeat lateness", "due_ms", True),
-    ):
-        rows = tables["session_changes"].of("processed_ms", since, "change")
-        delays = [
-            committed_ms[clock_ms] - since_ms
-            for clock_ms, since_ms, change in rows
-            if clock_ms >= began_ms and clock_ms in committed_ms
-            if since_ms is not None and (change == "heartbeat") is is_beat
-        ]
-        yield f"{name}: {_spread(delays)}, {len(delays):,} rows"
-
-
-def _slowest_merges(tables: Tables, began_ms: float) -> str:
-    """The slowest message of each micro-batch of rollup after the warm-up: from ingest until `sessions` shows it."""
-    rows = tables["stream_progress"].of("query", "processed_ms", "latency_max_ms")
-    slowest_ms = [ms for query, clock_ms, ms in rows if query == "rollup" and clock_ms >= began_ms and ms is not None]
-    return f"event to sessions, slowest of each micro-batch: {_spread(slowest_ms)}"
+        if by_p50 and by_p99:
+            most_ms = max(row[f"{delay}_max_ms"] for row in rows)
+            yield f"{name}: p50 {by_p50.p50_ms:,} ms, p99 {by_p99.p99_ms:,} ms, most {most_ms:,} ms"
+    for query in QUERIES:
+        took = [row["batch_ms"] for row in progress if row["query"] == query and row["rows_in"]]
+        if took:
+            yield f"{query}: {len(took)} micro-batches, median {statistics.median(took):,.0f} ms, max {max(took):,} ms"
 
 
 def _sizes(job: Job) -> Iterator[str]:
@@ -210,11 +188,6 @@ def _sizes(job: Job) -> Iterator[str]:
             sums[name][1] += json.loads(file["stats"])["numRecords"]
     for name, (size, rows) in sums.items():
         yield f"{name}: {size / _MB:,.0f} MB, {rows:,} rows, {size / max(rows, 1):.0f} bytes each"
-
-
-def _spread(values: Sequence[float]) -> str:
-    found = Delays.of((round(value), 1) for value in values)
-    return f"p50 {found.p50_ms:,} ms, p99 {found.p99_ms:,} ms, most {found.max_ms:,} ms" if found else "nothing"
 
 
 if __name__ == "__main__":
