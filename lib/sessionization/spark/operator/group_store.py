@@ -47,7 +47,7 @@ class GroupStore:
         """What was loaded last, so that `store` need not read it again."""
 
     def load(self, key: str, device_ids: Collection[str]) -> StoredDevices | None:
-        self._group = _Group(key, self._buckets, self._layout)
+        self._group = _Group(key, self._buckets, self._layout, max_recent=_MAX_RECENT_DEVICES)
         return self._group.read(device_ids)
 
     def load_all(self, key: str) -> StoredDevices:
@@ -66,7 +66,7 @@ class GroupStore:
 class _Group:
     """A group's buckets, from the first read up to `write`."""
 
-    def __init__(self, key: str, state: Any, layout: StateLayout, max_recent: int = _MAX_RECENT_DEVICES) -> None:
+    def __init__(self, key: str, state: Any, layout: StateLayout, max_recent: int) -> None:
         """With more than `max_recent` devices in it `write` empties the recent bucket."""
         self.key = key
         self._state, self._layout, self._max_recent = state, layout, max_recent
