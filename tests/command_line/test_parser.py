@@ -1,14 +1,51 @@
-"""The command line that all jobs share: help, values, and one-line errors."""
+"""The command line that all jobs share: help, values, one-line errors; widgets and task arguments mean the same."""
 
 import errno
 import logging
+from collections.abc import Sequence
+from enum import StrEnum
 from pathlib import Path
+from typing import Annotated, Literal, Self
 
 import pytest
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from sessionization.command_line import parser
+from sessionization.command_line.options import options_of, task_arguments
+from sessionization.command_line.widgets import make_widgets, read_widgets
+from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
-from tests.command_line.example import Colour, Options
+from sessionization.settings.sessionize_settings import SessionizeSettings
+
+
+class Colour(StrEnum):
+    RED = "red"
+    BLUE = "blue"
+
+
+class Options(BaseModel):
+    """Do a thing."""
+
+    model_config = ConfigDict(frozen=True, extra="forbid")
+
+    output: Path = Field(description="where to write", json_schema_extra={"metavar": "DIR"})
+    heartbeat: Annotated[Duration, Field(ge=1)] = Field(30_000, description="how often")
+    run_for: Duration | None = Field(None, description="how long")
+    max_things: int | None = Field(None, ge=1, le=9, description="how many")
+    share: float = Field(0.5, ge=0, le=1, allow_inf_nan=False, description="how much: 100% is 1")
+    source: Literal["files", "kafka"] = Field("files", description="from where")
+    colour: Colour = Field(Colour.RED, description="which")
+    kafka_option: tuple[str, ...] = Field((), description="options", json_schema_extra={"repeatable": True})
+    schema_name: str | None = Field(None, alias="schema", description="in which schema")
+    dry: bool = Field(default=False, description="only look")
+    fast: bool = Field(default=True, description="do not wait")
+
+    @model_validator(mode="after")
+    def _check(self) -> Self:
+        if self.dry and self.schema_name:
+            msg = "--dry and --schema contradict each other: leave one out"
+            raise ValueError(msg)
+        return self
 
 
 def parse(*argv: str) -> Options:
@@ -127,3 +164,93 @@ def test_a_warning_of_the_log_has_the_name_of_the_job(
     with pytest.raises(SystemExit):
         parser.run(main, "job")
     assert capsys.readouterr().err == "job: a log was not cleaned up\n"
+
+
+OPTIONS = options_of(Options)
+
+
+class JobWidgets:
+    """Stands in for `dbutils.widgets` with some values set by a job."""
+
+    def __init__(self, **given: str) -> None:
+        self.labels: dict[str, str] = {}
+        self.choices: dict[str, tuple[str, ...]] = {}
+        self._given = {name.replace("_", "-"): text for name, text in given.items()}
+
+    def text(self, name: str, defaultValue: str, label: str) -> None:  # noqa: N803
+        assert defaultValue == ""
+        self.labels[name] = label
+
+    def dropdown(self, name: str, defaultValue: str, choices: Sequence[str], label: str) -> None:  # noqa: N803
+        assert defaultValue in choices
+        self.labels[name], self.choices[name] = label, tuple(choices)
+
+    def get(self, name: str) -> str:
+        assert name in self.labels
+        return self._given.get(name, "")
+
+
+@pytest.mark.parametrize(
+    ("parameters", "arguments"),
+    [
+        ("--source= --run-for= --dry=", []),
+        ("--source=kafka --run-for=2m", ["--source=kafka", "--run-for=2m"]),
+        ("--dry=true --fast=false --dry=yes", ["--dry", "--no-fast", "--dry=yes"]),
+        ("--unknown=1 --output here", ["--unknown=1", "--output", "here"]),
+    ],
+)
+def test_a_parameter_is_an_option_an_empty_one_is_left_out_and_other_words_stay(
+    parameters: str, arguments: list[str]
+) -> None:
+    assert task_arguments(OPTIONS, parameters.split()) == arguments
+
+
+def test_a_text_holds_the_values_of_an_option_that_may_be_repeated() -> None:
+    assert task_arguments(OPTIONS, ["--kafka-option=a=1  b='x y'", "--output= /Volumes/a b ", "--run-for= "]) == [
+        "--kafka-option=a=1", "--kafka-option=b=x y", "--output=/Volumes/a b",
+    ]  # fmt: skip
+    with pytest.raises(ConfigurationError, match=r"^--kafka-option: .* close the quotes"):
+        task_arguments(OPTIONS, ["--kafka-option=a='1"])
+
+
+def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sys.argv", ["job.py", "--output=o", "--run-for=", "--source=kafka", "--fast=false"])
+    with pytest.raises(SystemExit):
+        parser.parse_settings(Options, None, "job")
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
+    assert parser.parse_settings(Options, None, "job") == Options(output=Path("o"), source="kafka", fast=False)
+
+
+def test_every_option_is_a_widget_that_shows_its_default_and_is_read_from_it() -> None:
+    widgets = JobWidgets(output="o", source="kafka", run_for="2m", fast="false", kafka_option="a=1 b=2", schema="games")
+    make_widgets(Options, widgets)
+    assert widgets.labels == {
+        "output": "output", "heartbeat": "heartbeat (30s)", "run-for": "run-for", "max-things": "max-things",
+        "share": "share (0.5)", "source": "source (files)", "colour": "colour (red)", "kafka-option": "kafka-option",
+        "schema": "schema", "dry": "dry (false)", "fast": "fast (true)",
+    }  # fmt: skip
+    assert widgets.choices == {
+        "source": ("", "files", "kafka"), "colour": ("", "red", "blue"),
+        "dry": ("", "false", "true"), "fast": ("", "false", "true"),
+    }  # fmt: skip
+    assert read_widgets(Options, widgets) == Options(
+        output=Path("o"), source="kafka", run_for=120_000, fast=False, kafka_option=("a=1", "b=2"), schema="games"
+    )
+
+
+def test_a_wrong_widget_is_reported_in_one_line_without_a_program_name() -> None:
+    widgets = JobWidgets(catalog="main", schema="games", heartbeat="0s")
+    make_widgets(SessionizeSettings, widgets)
+    with pytest.raises(
+        ConfigurationError,
+        match=r"^in the widgets, each named as its option: --heartbeat '0s' is too small: write at least 1ms$",
+    ):
+        read_widgets(SessionizeSettings, widgets)
+
+
+def test_a_task_that_succeeded_does_not_raise_system_exit(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
+    parser.run(lambda: 0, "job")
+    with pytest.raises(SystemExit) as exited:
+        parser.run(lambda: 3, "job")
+    assert exited.value.code == 3

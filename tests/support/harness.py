@@ -1,7 +1,9 @@
 """An evening during which the job is killed repeatedly, and the tables and the state that it must have then."""
 
 import itertools
+import os
 import random
+import signal
 import time
 from collections import Counter
 from collections.abc import Sequence
@@ -16,6 +18,7 @@ from tests.support.boundaries import Boundary, moment
 from tests.support.evening import Evening
 from tests.support.job import ENTRY, Ended, Job
 from tests.support.oracle import Oracle, build_oracle
+from tests.support.processes import is_engine, processes_of_session
 from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import Tables, differences, read_tables
 from tests.support.traces import Stage, Traces
@@ -135,7 +138,8 @@ class Scene:
         self._cuts.append(Cut(boundary, reached, reached and target.is_exact(), batch_id, stage, up_s))
 
     def _kill_engine(self) -> None:
-        self.job.kill_engine()
+        [engine] = [pid for pid in processes_of_session(self.job.pid) if is_engine(pid)]
+        os.kill(engine, signal.SIGKILL)
         code, lines = self.job.wait_for_end(), self.job.output_lines()
         strange = [line for line in lines if not line.startswith("sessionize: ")]
         self._engine_deaths.append(Ended(code, [*strange, *lines[-1:]]))

@@ -11,9 +11,7 @@ from pathlib import Path
 from typing import Self
 
 import pyspark
-import pytest
 
-from sessionization.job.stop_file import STOP_FILE
 from sessionization_laptop.engine.java import java_home
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.support.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
@@ -257,13 +255,6 @@ class Job:
         self._send_sigterm()
         return self.wait_for_end(death_s)
 
-    def stop_by_file(self) -> int:
-        """Create the file that stops the job, and return its exit code within a minute."""
-        (self.checkpoints / STOP_FILE).touch()
-        code = self.wait_for_end()
-        assert not (self.checkpoints / STOP_FILE).exists()
-        return code
-
     def _send_sigterm(self) -> None:
         if self.submit_options:  # the process that was started is the engine
             processes = processes_of_session(self.pid)
@@ -271,21 +262,6 @@ class Job:
             os.kill(driver, signal.SIGTERM)
         else:
             self._running().terminate()
-
-    def interrupt(self) -> int:
-        """SIGINT the whole process group, as Ctrl-C in a terminal does, and return its exit code within a minute."""
-        os.killpg(self._running().pid, signal.SIGINT)
-        return self.wait_for_end()
-
-    def terminate_leader(self) -> int:
-        """SIGTERM the process that was started, which under spark-submit is the engine, and return its exit code."""
-        self._running().terminate()
-        return self.wait_for_end()
-
-    def kill_engine(self) -> None:
-        """SIGKILL only the JVM, as the kernel does when memory runs out."""
-        [engine] = [pid for pid in processes_of_session(self._running().pid) if is_engine(pid)]
-        os.kill(engine, signal.SIGKILL)
 
     def wait_for_end(self, death_s: float = _DEATH_S, *, within_s: float = _STOP_S) -> int:
         """Return the exit code of a job that ends in time, by default within a minute, and leaves no process behind."""
@@ -308,14 +284,6 @@ class Job:
 
     def __exit__(self, *_: object) -> None:
         self.kill_if_running()
-
-    def run_script(self, name: str, code: int, capfd: pytest.CaptureFixture[str]) -> list[str]:
-        """Run a script of `jobs/` with the job's options until it ends with this code; return what it said."""
-        self.entry = (ROOT / "jobs" / name,)
-        with self:
-            self.start()
-            assert self.wait_for_end(within_s=_LONGEST_S) == code, self.output_lines()[-5:]
-        return [*capfd.readouterr().out.splitlines(), *self.output_lines()]
 
     def output_lines(self) -> list[str]:
         return self.stderr.read_text(encoding="utf-8").splitlines() if self.stderr.exists() else []

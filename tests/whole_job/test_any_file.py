@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from sessionization.job.stop_file import STOP_FILE
 from tests.support.delta import read_table
 from tests.support.job import Job
 from tests.support.tables import read_tables
@@ -69,7 +70,9 @@ def test_whatever_lies_in_a_folder_the_good_messages_arrive(tmp_path: Path) -> N
         job.wait_until(lambda: len(started(job)) >= 8, "the good sessions", poll_s=0.5)
         (folder / "after.json").write_bytes(start(11))
         job.wait_until(lambda: len(started(job)) >= 9, "a file that came later", poll_s=0.5)
-        assert job.stop_by_file() == 0
+        (job.checkpoints / STOP_FILE).touch()
+        assert job.wait_for_end() == 0
+    assert not (job.checkpoints / STOP_FILE).exists()
     tables = read_tables(job.warehouse)
     assert started(job) == [1, 2, 3, 4, 5, 6, 9, 10, 11]
     reasons = Counter((row["reason"], row["value_bytes"]) for row in tables["quarantine"])

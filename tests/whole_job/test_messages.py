@@ -158,5 +158,6 @@ def test_ctrl_c_in_a_terminal_stops_the_job_and_all_of_its_processes(tmp_path: P
     with job:
         job.start()
         job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
-        code = job.interrupt()
+        os.killpg(job.pid, signal.SIGINT)
+        code = job.wait_for_end()
     assert_stopped_by_ctrl_c(Ended(code, job.output_lines()))

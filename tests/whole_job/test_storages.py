@@ -30,6 +30,7 @@ from tests.support.volume import VolumeJob
 pytestmark = pytest.mark.job
 
 SEED = 20_260_102
+_SCRIPT_S = 300
 REFUSED = re.compile(r"lease 'stream' .* is held by sessionize \(process \d+ on \S+\)")
 JOBS: dict[str, tuple[str, ...]] = {
     "maintain": ("--message-retention=1000d",),  # the evening is some months ago
@@ -113,12 +114,20 @@ def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more(
     check_every_row(second, spark)
 
 
+def run_script(job: Job, name: str, code: int, capfd: pytest.CaptureFixture[str]) -> list[str]:
+    """Run a script of `jobs/` with the job's options until it ends with this code; return what it said."""
+    job.entry = (ROOT / "jobs" / name,)
+    job.start()
+    assert job.wait_for_end(within_s=_SCRIPT_S) == code, job.output_lines()[-5:]
+    return [*capfd.readouterr().out.splitlines(), *job.output_lines()]
+
+
 @pytest.mark.parametrize("job", ["volume", HDFS, ON_S3, CATALOG], indirect=True)
 def test_the_preflight_finds_the_storage_fit_and_says_what_s3_does_not_promise(
     job: Job, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
     job.release(evening_of(job, tmp_path), 1)
-    lines = job.run_script("preflight.py", 0, capfd)
+    lines = run_script(job, "preflight.py", 0, capfd)
     warnings = [line for line in lines if line.startswith(("FAILED", "warning"))]
     assert all(line.startswith("warning  lease: on S3 the log store") for line in warnings)
     assert len(warnings) == is_on_s3(job)
@@ -174,6 +183,6 @@ def test_a_mistake_on_s3_is_said_in_one_clear_line(
 ) -> None:
     job.uri = uri
     job.conf = job.conf | settings
-    lines = job.run_script(entry, 2, capfd)
+    lines = run_script(job, entry, 2, capfd)
     assert not any("Traceback" in line or line.startswith("\tat ") for line in lines)
     assert any(said in line for line in lines), lines

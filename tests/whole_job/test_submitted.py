@@ -1,6 +1,7 @@
 """The job under spark-submit: the session is the caller's, and the tables are those of a job with its own session."""
 
 import os
+import signal
 from pathlib import Path
 
 import pytest
@@ -37,11 +38,12 @@ def test_a_submitted_job_keeps_the_callers_settings_and_no_stop_loses_or_doubles
     job.submit_options = ("--master=local[2]", f"--jars={','.join(map(str, jar_paths('spark')))}")
     job.conf = CALLERS_CONF
     with job:
-        for stop, code in ((Job.terminate_leader, 143), (Job.interrupt, 130)):
+        for stop, number, code in ((os.kill, signal.SIGTERM, 143), (os.killpg, signal.SIGINT, 130)):
             evening.release(job.input, len(evening) // 2)
             job.start()
             job.wait_for_running_micro_batch()
-            assert stop(job) == code
+            stop(job.pid, number)  # of the engine; and of the whole group, as Ctrl-C in a terminal
+            assert job.wait_for_end() == code
     evening.release(job.input)
     job.run_until_done()
     assert len(list((job.checkpoints / "sessionize" / "state" / "0").glob("[0-9]*"))) == STATE_PARTITIONS
