@@ -1,7 +1,6 @@
 """The backfill on real tables reproduces what a stream made of dirty messages while maintenance ran."""
 
 import itertools
-import json
 import random
 import threading
 import time
@@ -10,6 +9,7 @@ from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
 from pathlib import Path
+from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -27,6 +27,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, TABLES
 from tests.backfill.streamed_evening import StreamedEvening
 from tests.support.in_process import job_running
+from tests.support.sent import deliver, message
 from tests.support.settings import settings_of
 
 pytestmark = [pytest.mark.spark, pytest.mark.long]
@@ -50,31 +51,19 @@ def write_files(folder: Path, stop: threading.Event) -> None:
     rng = random.Random(7)
     for number in range(10_000):
         stream = rng.choice(list(STREAMS))
+        of_stream = partial(message, id_field=STREAMS[stream])
         lines = [b"{broken"] if rng.random() < 0.2 else []
         for _ in range(rng.randrange(1, 12)):
             at = datetime.now(UTC) - timedelta(milliseconds=rng.choice([0, 0, 100, 900, 4_000]))
-            message = {
-                "appSessionId": rng.randrange(8),
-                "eventId": rng.choice(["ApplicationSessionStart", "ApplicationSessionEndBi"]),
-                STREAMS[stream]: f"d{rng.randrange(40)}",
-                "timestamp": at.isoformat(timespec="milliseconds"),
-            }
-            if rng.random() < 0.5:
-                message["psnAccountId"] = rng.choice(["ann", "bob"])
-            if rng.random() < 0.5:
-                message["totalFgTime"] = rng.randrange(5)
-            lines.append(json.dumps(message).encode())
-        at = datetime.now(UTC).isoformat(timespec="milliseconds")
-        for session_id, event in ((number, "Start"), (1_000_000 + number, "EndBi")):
-            own_fields = {
-                "appSessionId": session_id,
-                "eventId": f"ApplicationSession{event}",
-                STREAMS[stream]: f"of {number}",
-            }
-            lines.append(json.dumps(own_fields | {"timestamp": at}).encode())
-        hidden = folder / stream / ".next.tmp"
-        hidden.write_bytes(b"\n".join(lines) + b"\n")
-        hidden.rename(folder / stream / f"{number}.json")
+            more: dict[str, Any] = {"psnAccountId": rng.choice(["ann", "bob"])} if rng.random() < 0.5 else {}
+            more |= {"totalFgTime": rng.randrange(5)} if rng.random() < 0.5 else {}
+            lines.append(
+                of_stream(rng.randrange(8), rng.choice(["Start", "EndBi"]), f"d{rng.randrange(40)}", at, **more)
+            )
+        lines += [
+            of_stream(number, "Start", f"of {number}"), of_stream(1_000_000 + number, "EndBi", f"of {number}"),
+        ]  # fmt: skip
+        deliver(folder / stream, str(number), lines)
         if stop.wait(rng.choice([0.1, 0.3, 1.5])):
             return
 

@@ -1,6 +1,5 @@
 """Which sessions a backfill merges into `sessions`, and when it refuses to; on tables made by hand around midnight."""
 
-import json
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
@@ -18,6 +17,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.backfill.streamed_evening import StreamedEvening
 from tests.support.changes import NOW_MS, a_change
+from tests.support.sent import message
 from tests.support.warehouse import catch_up, empty_tables
 
 pytestmark = pytest.mark.spark
@@ -39,20 +39,18 @@ def tables_around_midnight(spark: SparkSession, folder: Path, later: timedelta |
     empty_tables(spark, location, owner=checkpoint.id)
     open_checkpoint(folder / "others", pinned, Rules())
 
-    def message(at: datetime, session_id: int, event: str) -> tuple:
-        fields = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": f"d{session_id}"}
-        value = json.dumps(fields | {"timestamp": at.isoformat(timespec="milliseconds")}).encode()
-        return "pc_sessions", None, None, "f", at, value, at.date()
+    def archived(at: datetime, session_id: int, event: str) -> tuple:
+        return "pc_sessions", None, None, "f", at, message(session_id, event, f"d{session_id}", at), at.date()
 
     first_start, second_end, first_end = (MIDNIGHT + timedelta(minutes=minutes) for minutes in (-10, -11, 9))
     messages = [
-        message(first_start, 1, "Start"),
-        message(second_end - timedelta(minutes=1), 2, "Start"),
-        message(second_end, 2, "EndBi"),
+        archived(first_start, 1, "Start"),
+        archived(second_end - timedelta(minutes=1), 2, "Start"),
+        archived(second_end, 2, "EndBi"),
     ]
     clocks = [at + timedelta(seconds=1) for *_, at, _, _ in messages]
     if later is not None:
-        messages.append(message(first_end, 1, "EndBi"))
+        messages.append(archived(first_end, 1, "EndBi"))
         clocks.append(MIDNIGHT + later)
     location.append(spark.createDataFrame(messages, RAW_EVENTS.schema), RAW_EVENTS)
     progress = [

@@ -5,18 +5,15 @@ import re
 import socket
 import sys
 import threading
-import urllib.request
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.job.metrics import BOUNDS_S, COUNTERS, METRICS, PREFIX, Metrics, backlog, serve_metrics
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
-from tests.support.metrics_endpoint import MetricsEndpoint
 from tests.support.monitored import (
     AT_MS,
     Session,
@@ -29,8 +26,6 @@ from tests.support.monitored import (
     sessionize_progress,
 )
 from tests.support.settings import settings_of
-from tests.support.stream_job import Job, message
-from tests.support.waiting import wait_for
 
 LATENESS = "sessionization_heartbeat_lateness_seconds"
 
@@ -169,26 +164,3 @@ def test_a_port_in_use_is_reported_and_the_stream_goes_on(lines: list[str]) -> N
             assert listeners == []
     assert len(lines) == 1
     assert lines[0].startswith(f"--metrics-port {port} of 127.0.0.1 cannot be served")
-
-
-@pytest.mark.spark
-@pytest.mark.long
-def test_the_metrics_of_a_stream_have_the_figures_of_sinks_and_engine(spark: SparkSession, tmp_path: Path) -> None:
-    job = Job(spark, tmp_path)
-    endpoint = MetricsEndpoint()
-
-    def has(*lines: str) -> bool:
-        with urllib.request.urlopen(f"http://{endpoint.address}/metrics", timeout=10) as answer:
-            return set(lines) <= set(answer.read().decode().splitlines())
-
-    with serve_metrics(spark, Metrics(500), "127.0.0.1", endpoint.port, lambda _line: None) as listeners:
-        with job.running(report=listeners[0]):
-            job.send(*(message(1, "Start", f"d{number}") for number in range(10)), message(7, "EndBi", "d77"))
-            wait_for(lambda: job.count(change="heartbeat") >= 10, "heartbeats")
-            job.send(*(message(1, "EndBi", f"d{number}") for number in range(4)))
-            wait_for(lambda: has("sessionization_live_sessions 6.0"), "six live sessions")
-            wait_for(lambda: has("sessionization_messages_total 15.0"), "all messages")
-            wait_for(lambda: has('sessionization_ended_total{reason="orphaned"} 1.0'), "the orphan")
-        assert has("sessionization_started_total 10.0", 'sessionization_ended_total{reason="reported"} 4.0')
-        phases = {"phase_seconds", "state_rows", "state_bytes", "state_commit_seconds"}
-        assert endpoint.serves({f"sessionization_{name}" for name in phases})

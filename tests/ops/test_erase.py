@@ -1,6 +1,5 @@
 """An erasure removes an account from every table and file, and removes nothing of other players."""
 
-import json
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
@@ -25,6 +24,7 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     Table,
 )
+from tests.support import sent
 from tests.support.changes import a_change
 from tests.support.checkpoint_folder import reopened
 from tests.support.remains import files_that_contain
@@ -39,9 +39,7 @@ AT = datetime(2026, 1, 1, tzinfo=UTC)
 
 
 def message(session_id: int, event: str, account_id: str | None = None, device: str = "d1") -> bytes:
-    fields: dict[str, Any] = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}"}
-    fields |= {"hostPcId": device, "timestamp": AT.isoformat(timespec="milliseconds")}
-    return json.dumps(fields | ({} if account_id is None else {"psnAccountId": account_id})).encode()
+    return sent.message(session_id, event, device, AT, **({} if account_id is None else {"psnAccountId": account_id}))
 
 
 ANN_MESSAGES = [

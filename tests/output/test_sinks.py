@@ -66,12 +66,12 @@ def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_ch
     of_earlier_run = changes(a_change(session_id=1), a_change(session_id=2))
     location.append(rollup.to_session_rows(rollup.fold_by_session(of_earlier_run)), SESSIONS)
     end = a_change(session_id=2, change="ended", ended_ms=NOW_MS, end_reason="reported")
-    sink = RollupSink(SinkContext("rollup", location, "writer"), LOOKBACK_MS)
+    reports: list = []
+    sink = RollupSink(SinkContext("rollup", location, "writer", listeners=(reports.append,)), LOOKBACK_MS)
     sink(changes(a_change(session_id=3)), 1)
-    assert sink.live == 3
     monkeypatch.setattr(rollup, "merge", Mock(return_value=Mock(num_inserted_rows=0)))  # the table stays as it is
     sink(changes(end), 2)
-    assert sink.live == 2
+    assert [report.live for report in reports] == [3, 2]
 
 
 HOUR_AGO, NINE_MIN_AGO, NOW = (NOW_MS - minutes * MINUTE_MS for minutes in (60, 9, 0))

@@ -1,9 +1,8 @@
-"""The port on which a test's job serves its metrics, and what the last scrape found."""
+"""The port on which a test's job serves its metrics."""
 
 import socket
 import urllib.error
 import urllib.request
-from dataclasses import dataclass, field
 
 from prometheus_client.parser import text_string_to_metric_families
 
@@ -13,24 +12,12 @@ def free_port() -> int:
         return int(server.getsockname()[1])
 
 
-@dataclass
-class MetricsEndpoint:
-    """A port of this machine, and the labels of each series at the last scrape."""
-
-    port: int = field(default_factory=free_port)
-    series: dict[str, set[str]] = field(default_factory=dict)
-
-    @property
-    def address(self) -> str:
-        return f"127.0.0.1:{self.port}"
-
-    def serves(self, names: set[str]) -> bool:
-        """Scrape, and return whether all series with these names have been served."""
-        try:
-            with urllib.request.urlopen(f"http://{self.address}/metrics", timeout=5) as answer:
-                text = answer.read().decode()
-        except urllib.error.URLError:  # the engine is still starting
-            return False
-        families = text_string_to_metric_families(text)
-        self.series = {sample.name: set(sample.labels) for family in families for sample in family.samples}
-        return names <= self.series.keys()
+def serves(port: int, names: set[str]) -> bool:
+    """Scrape a port of this machine, and return whether there are series with all of these names."""
+    try:
+        with urllib.request.urlopen(f"http://127.0.0.1:{port}/metrics", timeout=5) as answer:
+            text = answer.read().decode()
+    except urllib.error.URLError:  # the engine is still starting
+        return False
+    families = text_string_to_metric_families(text)
+    return names <= {sample.name for family in families for sample in family.samples}

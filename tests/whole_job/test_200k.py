@@ -4,15 +4,16 @@ SESSIONIZATION_E2E_SHARE=1 gives the test its full size: 200,000 dirty events, a
 sessions of one device. By default it is a twentieth of that.
 """
 
-import json
 import os
 from collections import Counter
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
+from tests.support import sent
 from tests.support.accounts import unaccounted_ends
 from tests.support.evening import ENDS_MS, Evening
 from tests.support.harness import differences_of_job, pending_ends
@@ -30,16 +31,14 @@ EVENING = {"rate": RATE, "session_length": "10s", "devices": round(8 * RATE), "d
 
 
 def start(session_id: int) -> bytes:
-    at = f"2026-01-01T00:{session_id // 6_000 % 60:02}:{session_id // 100 % 60:02}.{session_id % 100:03}Z"
-    fields = {"appSessionId": session_id, "eventId": "ApplicationSessionStart", "hostPcId": "one", "timestamp": at}
-    return json.dumps(fields).encode()
+    return sent.message(
+        session_id, "Start", "one", datetime(2026, 1, 1, tzinfo=UTC) + timedelta(milliseconds=10 * session_id)
+    )
 
 
 def deliver(folder: Path, name: str, lines: list[bytes]) -> None:
-    folder.mkdir(exist_ok=True)
-    file = folder / f"{name}.json"
-    file.write_bytes(b"\n".join(lines))
-    os.utime(file, ns=(0, (ENDS_MS + 3_600_000) * 1_000_000))
+    sent.deliver(folder, name, lines)
+    os.utime(folder / f"{name}.json", ns=(0, (ENDS_MS + 3_600_000) * 1_000_000))
 
 
 def test_every_line_of_a_full_folder_is_archived_once_and_accounted_for(tmp_path: Path, spark: SparkSession) -> None:

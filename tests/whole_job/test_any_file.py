@@ -1,7 +1,6 @@
 """Whatever lies in the input folder, it stops no stream: the good messages arrive, and the rest is named."""
 
 import gzip
-import json
 import os
 import time
 from collections import Counter
@@ -12,6 +11,7 @@ import pytest
 from sessionization.job.stop_file import STOP_FILE
 from tests.support.delta import read_table
 from tests.support.job import Job
+from tests.support.sent import message
 from tests.support.tables import read_tables
 
 pytestmark = pytest.mark.job
@@ -22,10 +22,7 @@ IN_1980_S, IN_2200_S = 315_532_800, 7_258_118_400
 
 
 def start(session_id: int) -> bytes:
-    at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime())
-    return json.dumps({
-        "hostPcId": f"d{session_id}", "appSessionId": session_id, "eventId": "ApplicationSessionStart", "timestamp": at,
-    }).encode()  # fmt: skip
+    return message(session_id, "Start", f"d{session_id}")
 
 
 def started(job: Job) -> list[int]:

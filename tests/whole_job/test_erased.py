@@ -1,13 +1,12 @@
 """An account in the operator's state is erased: after all retentions have passed, no file contains any of it."""
 
 import contextlib
-import json
+import itertools
 import os
 import threading
 import time
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
-from typing import Any
 
 import pytest
 from pyspark.sql import SparkSession
@@ -22,6 +21,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 from tests.support.job import Job
 from tests.support.remains import encodings, files_that_contain
+from tests.support.sent import deliver, message
 from tests.support.settings import settings_of
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
@@ -41,29 +41,10 @@ HOUR_MS, LONG_AGO_S = 3_600_000, 40 * 86_400
 CHECK = "spark.databricks.delta.retentionDurationCheck.enabled"
 
 
-def message(device: str, session_id: int, event: str, account: str, ago_s: int = 0) -> dict[str, Any]:
-    at = datetime.now(UTC) - timedelta(seconds=ago_s)
-    fields = {"appSessionId": session_id, "eventId": f"ApplicationSession{event}", "hostPcId": device}
-    return fields | {"psnAccountId": account, "timestamp": at.isoformat(timespec="milliseconds")}
-
-
-class Players:
-    """The players; each call delivers their messages as one file."""
-
-    def __init__(self, folder: Path) -> None:
-        self._folder = folder / "pc_sessions"
-        self._folder.mkdir(parents=True)
-        self._files = 0
-
-    def send(self, *messages: dict[str, Any]) -> None:
-        self._files += 1
-        hidden = self._folder / f".{self._files}.tmp"
-        hidden.write_text("".join(f"{json.dumps(message)}\n" for message in messages))
-        hidden.rename(self._folder / f"{self._files}.json")
-
-    def play_others(self) -> None:
-        """Start another session of another account on every other device."""
-        self.send(*(message(device, self._files, "Start", f"bob-{device}") for device in OTHERS))
+def play_others(job: Job, number: int) -> None:
+    """Start another session of another account on every other device."""
+    messages = [message(number, "Start", device, psnAccountId=f"bob-{device}") for device in OTHERS]
+    deliver(job.input / "pc_sessions", str(number), messages)
 
 
 def file_names_the_account(folder: Path, pattern: str = "*") -> bool:
@@ -115,10 +96,14 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
     """
     job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=1h", "--late-retention=1h")
     job.conf = CONF
-    players = Players(job.input)
+    now = datetime.now(UTC)
     events = (OVER, "Start", 9), (OVER, "EndBi", 6), (LIVE, "Start", 3), (LIVE, "Unknown", 0)
-    players.send(*(message("pc-ann", session_id, event, ACCOUNT, ago_s) for session_id, event, ago_s in events))
-    players.play_others()
+    messages = [
+        message(session_id, event, "pc-ann", now - timedelta(seconds=ago_s), psnAccountId=ACCOUNT)
+        for session_id, event, ago_s in events
+    ]
+    deliver(job.input / "pc_sessions", "0", messages)
+    play_others(job, 1)
     with job:
         job.start()
         job.wait_until_done()
@@ -132,8 +117,10 @@ def test_no_file_contains_an_erased_account_after_all_retentions(tmp_path: Path,
     job = Job(tmp_path / "data", *OPTIONS, "--session-timeout=10s", "--late-retention=1s")
     job.conf = CONF | {"spark.sql.streaming.minBatchesToRetain": "2"}
 
+    numbers = itertools.count(2)
+
     def is_gone() -> bool:
-        players.play_others()
+        play_others(job, next(numbers))
         return not file_names_the_account(job.checkpoints)
 
     with job:
