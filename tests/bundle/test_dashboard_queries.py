@@ -18,42 +18,12 @@ from sessionization.spark.tables.schemas import (
 from sessionization.spark.tables.views import create_views
 from tests.bundle.prod import ALERTS, SCHEMA
 from tests.support.dashboards import dataset_sql, widget_sql, widgets
-from tests.support.warehouse import empty_tables, frame_of
+from tests.support.warehouse import empty_tables, evening_rows, frame_of
 from tools.bundle.target import ROOT
 
 pytestmark = pytest.mark.spark
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
-
-
-def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
-    """Rows of a minute of an evening: a live session, an ended session, a quarantined message."""
-    began, beat = now - timedelta(minutes=2), now - timedelta(seconds=20)
-    session: dict[str, Any] = {"device_id": "d1", "session_id": 1, "platform": "pc", "revision": 0, "started_at": began}
-    change = session | {"processed_at": began, "change_date": began.date(), "duration_ms": 0}
-    other = {"session_id": 2, "platform": "console"}
-    end = {"change": "ended", "end_reason": "reported", "ended_at": beat, "processed_at": beat}
-    message = {"stream": "pc_sessions", "ingested_at": beat, "value": b"{", "ingest_date": beat.date()}
-    progress = {"processed_at": beat, "rows_in": 4, "batch_ms": 900, "latency_p50_ms": 800, "latency_p99_ms": 950}
-    return {
-        SESSION_CHANGES: [
-            change | {"change": "started"},
-            change | {"change": "heartbeat", "beat": 1, "due_at": beat, "missed_beats": 0, "processed_at": beat},
-            change | other | {"change": "started"},
-            change | other | end,
-        ],
-        SESSIONS: [
-            session | {"status": "live", "updated_at": began, "_part": "live"},
-            session | other | end | {"status": "ended", "updated_at": beat, "_part": began.date().isoformat()},
-        ],
-        QUARANTINE: [message | {"reason": "malformed_json"}],
-        STREAM_PROGRESS: [
-            progress
-            | {"query": "sessionize", "batch_id": 1, "heartbeats": 1, "lateness_p50_ms": 9, "lateness_p99_ms": 9},
-            progress | {"query": "archive", "batch_id": 1, "rows_in": 400, "quarantined": 80},
-            progress | {"query": "rollup", "batch_id": 1, "reused_ids": 20},
-        ],
-    }
 
 
 @pytest.fixture(scope="module")

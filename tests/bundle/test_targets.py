@@ -1,6 +1,5 @@
 """The targets of the bundle have no mistake, and every job starts with the options and widgets that it gives."""
 
-import json
 from types import SimpleNamespace
 from typing import Any
 
@@ -32,6 +31,7 @@ from sessionization_simulator.simulate_settings import SimulateSettings
 from tests.bundle.prod import RESOURCES
 from tests.nutter.trial import TrialSettings
 from tests.support.dashboards import dashboard_findings
+from tests.support.notebook_cells import run_cells
 from tools.bundle.checks import mistakes, shared
 from tools.bundle.target import ROOT, TARGETS, read_bundle, read_target
 
@@ -150,10 +150,7 @@ def test_the_notebook_starts_the_stream_once_with_the_jobs_parameters(monkeypatc
     monkeypatch.setattr(sessionize_job, "run_and_print_summary", lambda settings, *_say: calls.append(settings))
     texts = given("dev", "sessionize") | {"job-run-id": "1"}
     names: dict[str, Any] = {"dbutils": SimpleNamespace(widgets=LaptopWidgets(texts)), "display": pytest.fail}
-    notebook = json.loads((ROOT / "notebooks/02_sessionize.ipynb").read_text(encoding="utf-8"))
-    for cell in notebook["cells"]:
-        if cell["cell_type"] == "code":
-            exec("".join(cell["source"]), names)
+    run_cells(ROOT / "notebooks/02_sessionize.ipynb", names, {})
     (settings,) = calls
     assert settings.tables.model_dump() == {"catalog": "catalog", "schema_name": "dev_someone_gaming_sessions_dev"}
     assert (settings.run_for_ms, settings.rules.heartbeat_ms) == (4 * 3_600_000, 30_000)

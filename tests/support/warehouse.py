@@ -1,7 +1,8 @@
-"""Empty tables, created once and then copied, because Delta takes seconds to create them."""
+"""Empty tables, created once and then copied, because Delta takes seconds to create them; and rows for them."""
 
 import shutil
 from collections.abc import Iterable, Mapping
+from datetime import datetime, timedelta
 from functools import cache
 from pathlib import Path
 from tempfile import TemporaryDirectory
@@ -15,11 +16,7 @@ from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import create_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import (
-    SESSION_CHANGES,
-    SESSIONS,
-    Table,
-)
+from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS, Table
 
 LOOKBACK_MS = rollup.lookback(7 * DAY_MS, 12 * HOUR_MS)
 """With the default settings."""
@@ -38,6 +35,36 @@ def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]
     """Rows of a table, with null in the columns that a row lacks; in one partition, so that queries move none."""
     values = [tuple(row.get(name) for name in table.column_names) for row in rows]
     return spark.createDataFrame(values, table.schema).coalesce(1)
+
+
+def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
+    """Rows of a minute of an evening: a live session, an ended session, a quarantined message."""
+    began, beat = now - timedelta(minutes=2), now - timedelta(seconds=20)
+    session: dict[str, Any] = {"device_id": "d1", "session_id": 1, "platform": "pc", "revision": 0, "started_at": began}
+    change = session | {"processed_at": began, "change_date": began.date(), "duration_ms": 0}
+    other = {"session_id": 2, "platform": "console"}
+    end = {"change": "ended", "end_reason": "reported", "ended_at": beat, "processed_at": beat}
+    message = {"stream": "pc_sessions", "ingested_at": beat, "value": b"{", "ingest_date": beat.date()}
+    progress = {"processed_at": beat, "rows_in": 4, "batch_ms": 900, "latency_p50_ms": 800, "latency_p99_ms": 950}
+    return {
+        SESSION_CHANGES: [
+            change | {"change": "started"},
+            change | {"change": "heartbeat", "beat": 1, "due_at": beat, "missed_beats": 0, "processed_at": beat},
+            change | other | {"change": "started"},
+            change | other | end,
+        ],
+        SESSIONS: [
+            session | {"status": "live", "updated_at": began, "_part": "live"},
+            session | other | end | {"status": "ended", "updated_at": beat, "_part": began.date().isoformat()},
+        ],
+        QUARANTINE: [message | {"reason": "malformed_json"}],
+        STREAM_PROGRESS: [
+            progress
+            | {"query": "sessionize", "batch_id": 1, "heartbeats": 1, "lateness_p50_ms": 9, "lateness_p99_ms": 9},
+            progress | {"query": "archive", "batch_id": 1, "rows_in": 400, "quarantined": 80},
+            progress | {"query": "rollup", "batch_id": 1, "reused_ids": 20},
+        ],
+    }
 
 
 def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:

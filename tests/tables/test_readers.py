@@ -1,24 +1,20 @@
-"""Polars, delta-rs and DuckDB read the tables of a real run as Spark does, every row and value (docs/readers.md)."""
+"""Polars, delta-rs and DuckDB read the tables as Spark does, every row and value (docs/readers.md)."""
 
 from collections import Counter
 from collections.abc import Callable
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
-from urllib.parse import unquote
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS, TABLES
+from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, TABLES
 from sessionization.spark.tables.views import create_views
-from sessionization_laptop.notebook_data import players
-from sessionization_simulator.simulate_settings import SimulateSettings
-from tests.support.in_process import job_running
-from tests.support.settings import settings_of
+from tests.support.delta import live_files
+from tests.support.warehouse import empty_tables, evening_rows, frame_of, merge_changes
 
 HOW = "`make .venv/.readers` installs it"
 pl = pytest.importorskip("polars", reason=HOW)
@@ -49,25 +45,17 @@ def as_table(relation: Any) -> pa.Table:
 
 @pytest.fixture(scope="module")
 def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The tables of a run that MERGE has changed so often that rows of `sessions` are marked as deleted."""
+    """Tables with rows; MERGE has marked some of `sessions` as deleted."""
     folder = tmp_path_factory.mktemp("readers") / "evening"
-    where = {name: folder / name for name in ("input", "warehouse", "checkpoints")}
-    settings = settings_of(SessionizeSettings, where | {"heartbeat": "1s", "trigger": "500ms", "mlflow": "off"})
-    where["input"].mkdir(parents=True)
-    evening = {"output": where["input"], "live": 80, "session_length": "60s", "duration": "10m", "dirt": 0.1, "seed": 2}
-    with players(SimulateSettings.model_validate(evening)), job_running(settings) as job:
-        job.wait_for(
-            lambda: rows_marked_as_deleted(where["warehouse"] / SESSIONS.name) > 0, "rows are marked as deleted"
-        )
-    return where["warehouse"]
-
-
-def rows_marked_as_deleted(table: Path) -> int:
-    """How many rows the table's current files have that are not in the table."""
-    if not any(table.glob("_delta_log/*.json")):
-        return 0
-    files = map(unquote, deltalake.DeltaTable(str(table)).file_uris())
-    return sum(pq.read_metadata(file).num_rows for file in files) - delta_rs(table).num_rows
+    location, rows = empty_tables(spark, TableLocation(folder), owner="test"), evening_rows(datetime.now(UTC))
+    rows[RAW_EVENTS] = [{name: value for name, value in row.items() if name != "reason"} for row in rows[QUARANTINE]]
+    del rows[SESSIONS]
+    for table, table_rows in rows.items():
+        location.append(frame_of(spark, table, table_rows), table)
+    for change in ("started", "ended"):
+        merge_changes(spark, location, location.read(spark.read, SESSION_CHANGES).where(f"change = '{change}'"))
+    assert any(file.get("deletionVector") for file in live_files(folder / SESSIONS.name).values())
+    return folder
 
 
 @pytest.fixture(scope="module")

@@ -1,8 +1,6 @@
 """A broker behind TLS: simulator and job sign in, and no secret is in anything that they write."""
 
-import os
 import subprocess
-import sys
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
@@ -13,7 +11,7 @@ from confluent_kafka.admin import AdminClient, ScramMechanism, UserScramCredenti
 
 from sessionization_laptop.engine.jars import jar_paths
 from tests.support import checkpoints
-from tests.support.job import ROOT, SIMULATE, Ended, Job, run_to_end
+from tests.support.job import SIMULATE, Ended, Job, command, environment, run_to_end
 from tests.support.secured_broker import CLIENT_SECRET, PASSWORD, SecuredBroker, jaas, secured_broker
 from tests.support.tables import read_tables
 from tests.support.topics import Topics
@@ -28,13 +26,12 @@ def broker(tmp_path_factory: pytest.TempPathFactory) -> Iterator[SecuredBroker]:
     """A broker with messages in both topics, which the simulator has sent."""
     with secured_broker(tmp_path_factory.mktemp("broker")) as broker:
         client = broker.librdkafka_options("studio", "env:STUDIO_PASSWORD")
-        simulator = [sys.executable, str(SIMULATE), "--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}"]
-        evening = ["--live=20", "--rate=20", "--dirt=0", "--duration=15s"]
-        subprocess.run(
-            [*simulator, *evening, *(f"--kafka-option={name}={value}" for name, value in client.items())],
-            env=os.environ | {"PYTHONPATH": str(ROOT / "lib"), "STUDIO_PASSWORD": PASSWORD},
-            check=True,
-        )
+        words = command(
+            "--sink=kafka", f"--bootstrap-servers={broker.bootstrap_servers}",
+            *(f"--kafka-option={name}={value}" for name, value in client.items()),
+            "--live=20", "--rate=20", "--dirt=0", "--duration=15s", entry=(SIMULATE,),
+        )  # fmt: skip
+        subprocess.run(words, env=environment(STUDIO_PASSWORD=PASSWORD), check=True)
         yield broker
 
 

@@ -1,4 +1,4 @@
-"""After `make demo` its tables have rows, a second demo continues them, and the notebooks open them."""
+"""`make demo`: one that ends by itself, and a second one that Ctrl-C ends, which continues its tables."""
 
 import os
 import signal
@@ -9,39 +9,21 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
-pytest.importorskip("nbclient", reason="nbclient is not installed: make notebooks installs it")
-
 from sessionization_laptop.demo import QUERIES
-from tests.support.headless import execute
 from tests.support.job import ROOT, command, environment
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
 _DEMO_S = 300
-_NAMES = ["03_query_sessions", "04_inspect_state"]
 
 
-@pytest.fixture(scope="module")
-def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder that the notebooks take for this project's."""
-    folder = tmp_path_factory.mktemp("project")
-    (folder / "databricks.yml").touch()
-    return folder
-
-
-@pytest.fixture(scope="module")
-def lines_of_two_demos(project: Path) -> list[list[str]]:
-    """Of a demo that ends by itself, and of a second one that Ctrl-C ends."""
-    return [play_demo(project), play_demo(project, interrupt_after="heartbeats late")]
-
-
-def play_demo(project: Path, interrupt_after: str | None = None) -> list[str]:
+def play_demo(folder: Path, interrupt_after: str | None = None) -> list[str]:
     """Run the demo without a terminal, and return what it printed; press Ctrl-C after a line with this text."""
     words = command("--folder=.demo", entry=(ROOT / "jobs" / "demo.py",))
     demo = subprocess.Popen(
         words,
         env=environment(COLUMNS="120"),
-        cwd=project,
+        cwd=folder,
         stdout=PIPE,
         stderr=STDOUT,
         text=True,
@@ -64,25 +46,15 @@ def play_demo(project: Path, interrupt_after: str | None = None) -> list[str]:
     return lines
 
 
-def test_the_demo_prints_lines_and_answers(lines_of_two_demos: list[list[str]]) -> None:
-    for lines in lines_of_two_demos:
+def test_a_demo_prints_lines_and_answers_and_a_second_one_continues_its_tables(tmp_path: Path) -> None:
+    first, second = play_demo(tmp_path), play_demo(tmp_path, interrupt_after="heartbeats late")
+    for lines in (first, second):
         assert lines[0].startswith("Spark is starting")
         assert any(" events in, " in line for line in lines)
         text = "\n".join(lines)
         for question, _ in QUERIES:
             assert question in text
         assert "reported" in text[text.index(QUERIES[0][0]) :]
-
-
-def test_a_second_demo_says_that_it_continues_the_first(lines_of_two_demos: list[list[str]]) -> None:
-    first, second = lines_of_two_demos
     said = "this demo continues the tables of an earlier one; to begin anew, delete .demo"
     assert said not in first
     assert said in second
-
-
-@pytest.mark.usefixtures("lines_of_two_demos")
-def test_the_notebooks_open_the_demos_tables_without_a_widget(project: Path) -> None:
-    executed = execute(_NAMES, project / ".notebooks", {}, opened_in=project)
-    for name in _NAMES:
-        executed[name].assert_shows(name)
