@@ -2,8 +2,8 @@
 
 import random
 import time
-from abc import ABC, abstractmethod
 from collections.abc import Callable
+from dataclasses import dataclass
 from enum import StrEnum
 
 from tests.support.traces import Stage, Traces
@@ -28,130 +28,108 @@ class Boundary(StrEnum):
     AT_RANDOM = "at_random"
 
 
-class Moment(ABC):
-    """Waits for a boundary; created just before a start, so that only the work of this start can reach it."""
+@dataclass(frozen=True)
+class Moment:
+    """A boundary to wait for; made just before a start, so that only the work of this start can reach it.
 
-    is_quiet = False
-    """True if no input may come meanwhile."""
+    `reached` says whether the job is at the boundary now, and `is_exact` whether the files of the killed job still show
+    exactly this boundary: SIGKILL comes a moment later. With `is_quiet` no input may come meanwhile.
+    """
 
-    def __init__(self, traces: Traces, rng: random.Random) -> None:
-        self.traces, self.rng = traces, rng
-
-    @abstractmethod
-    def reached(self) -> bool:
-        """Whether the job is at the boundary now."""
-
-    def is_exact(self) -> bool:
-        """Whether the files of the killed job still show exactly this boundary: SIGKILL comes a moment later."""
-        return self.reached()
+    reached: Callable[[], bool]
+    is_exact: Callable[[], bool]
+    is_quiet: bool = False
 
 
-class _AtStage(Moment):
+def _at_stage(traces: Traces, stage: Stage) -> Moment:
     """A micro-batch of `sessionize` has reached a stage; one that the last kill left there must reach it again."""
+    before = traces.stage()
 
-    def __init__(self, traces: Traces, rng: random.Random, stage: Stage) -> None:
-        super().__init__(traces, rng)
-        self._before, self._stage = traces.stage(), stage
+    def reached() -> bool:
+        now = traces.stage()
+        return now[1] is stage and now != before
 
-    def reached(self) -> bool:
-        now = self.traces.stage()
-        return now[1] is self._stage and now != self._before
+    return Moment(reached, reached)
 
 
-class _TimerBatch(Moment):
+def _timer_batch(traces: Traces, rng: random.Random) -> Moment:
     """A micro-batch without input has run for a random time; the oracle shows whether timers were due in it."""
+    started_before, after_s = traces.started(), rng.uniform(*_WITHIN_TIMER_BATCH_S)
+    batch_id, since_s = -1, 0.0
 
-    is_quiet = True
+    def is_exact() -> bool:
+        is_running = traces.committed() < batch_id and batch_id > started_before
+        return is_running and traces.takes_no_files(batch_id)
 
-    def __init__(self, traces: Traces, rng: random.Random) -> None:
-        super().__init__(traces, rng)
-        self._started_before, self._after_s = traces.started(), rng.uniform(*_WITHIN_TIMER_BATCH_S)
-        self._batch_id, self._since_s = -1, 0.0
+    def reached() -> bool:
+        nonlocal batch_id, since_s
+        if traces.started() > batch_id:
+            batch_id, since_s = traces.started(), time.monotonic()
+        return is_exact() and time.monotonic() >= since_s + after_s
 
-    def reached(self) -> bool:
-        batch_id = self.traces.started()
-        if batch_id > self._batch_id:
-            self._batch_id, self._since_s = batch_id, time.monotonic()
-        return self.is_exact() and time.monotonic() >= self._since_s + self._after_s
-
-    def is_exact(self) -> bool:
-        is_running = self.traces.committed() < self._batch_id and self._batch_id > self._started_before
-        return is_running and self.traces.takes_no_files(self._batch_id)
+    return Moment(reached, is_exact, is_quiet=True)
 
 
-class _RawEventsCommitted(Moment):
+def _raw_events_committed(traces: Traces, _rng: random.Random) -> Moment:
     """`archive` has written messages, and has not committed their micro-batch."""
+    before = traces.written("raw_events", "archive")
 
-    def __init__(self, traces: Traces, rng: random.Random) -> None:
-        super().__init__(traces, rng)
-        self._before = traces.written("raw_events", "archive")
+    def reached() -> bool:
+        return traces.written("raw_events", "archive") > max(before, traces.committed("archive"))
 
-    def reached(self) -> bool:
-        return self.traces.written("raw_events", "archive") > max(self._before, self.traces.committed("archive"))
+    return Moment(reached, reached)
 
 
-class _Merging(Moment):
+def _merging(traces: Traces, _rng: random.Random) -> Moment:
     """A MERGE has started to write a file of `sessions`, and has not committed it."""
+    before = traces.unnamed_files()
 
-    def __init__(self, traces: Traces, rng: random.Random) -> None:
-        super().__init__(traces, rng)
-        self._before = traces.unnamed_files()
+    def reached() -> bool:
+        return bool(traces.unnamed_files() - before)
 
-    def reached(self) -> bool:
-        return bool(self.traces.unnamed_files() - self._before)
+    return Moment(reached, reached)
 
 
-class _ProgressAppended(Moment):
+def _progress_appended(traces: Traces, _rng: random.Random) -> Moment:
     """Rows of `stream_progress` are in the table, and are still stored in the checkpoint."""
+    before = traces.progress_commits()
 
-    def __init__(self, traces: Traces, rng: random.Random) -> None:
-        super().__init__(traces, rng)
-        self._before = traces.progress_commits()
+    def reached() -> bool:
+        nonlocal before
+        commits = traces.progress_commits()
+        is_new, before = commits > before, commits
+        return is_new and bool(traces.waiting_progress())
 
-    def reached(self) -> bool:
-        commits = self.traces.progress_commits()
-        is_new, self._before = commits > self._before, commits
-        return is_new and bool(self.traces.waiting_progress())
-
-    def is_exact(self) -> bool:
-        return not self.traces.waiting_progress().isdisjoint(self.traces.appended_progress())
+    return Moment(reached, lambda: not traces.waiting_progress().isdisjoint(traces.appended_progress()))
 
 
-class _Starting(Moment):
+def _starting(traces: Traces, rng: random.Random) -> Moment:
     """Some time after the start, and before any micro-batch is committed."""
-
-    def __init__(self, traces: Traces, rng: random.Random) -> None:
-        super().__init__(traces, rng)
-        self._before, self._at_s = traces.committed(), time.monotonic() + rng.uniform(*_START_UP_S)
-
-    def reached(self) -> bool:
-        return time.monotonic() >= self._at_s
-
-    def is_exact(self) -> bool:
-        return self.traces.committed() == self._before
+    before, at_s = traces.committed(), time.monotonic() + rng.uniform(*_START_UP_S)
+    return Moment(lambda: time.monotonic() >= at_s, lambda: traces.committed() == before)
 
 
-class _AtRandom(Moment):
+def _at_random(traces: Traces, rng: random.Random) -> Moment:
     """Some time after the first micro-batch of this start is committed."""
+    before, after_s = traces.committed(), rng.uniform(*_AT_RANDOM_S)
+    since_s: float | None = None
 
-    def __init__(self, traces: Traces, rng: random.Random) -> None:
-        super().__init__(traces, rng)
-        self._before, self._after_s = traces.committed(), rng.uniform(*_AT_RANDOM_S)
-        self._since_s: float | None = None
+    def reached() -> bool:
+        nonlocal since_s
+        if since_s is None and traces.committed() > before:
+            since_s = time.monotonic()
+        return since_s is not None and time.monotonic() >= since_s + after_s
 
-    def reached(self) -> bool:
-        if self._since_s is None and self.traces.committed() > self._before:
-            self._since_s = time.monotonic()
-        return self._since_s is not None and time.monotonic() >= self._since_s + self._after_s
+    return Moment(reached, reached)
 
 
 _MOMENTS: dict[Boundary, Callable[[Traces, random.Random], Moment]] = {
-    Boundary.STARTING: _Starting,
-    Boundary.TIMER_BATCH: _TimerBatch,
-    Boundary.RAW_EVENTS_COMMITTED: _RawEventsCommitted,
-    Boundary.MERGING: _Merging,
-    Boundary.PROGRESS_APPENDED: _ProgressAppended,
-    Boundary.AT_RANDOM: _AtRandom,
+    Boundary.STARTING: _starting,
+    Boundary.TIMER_BATCH: _timer_batch,
+    Boundary.RAW_EVENTS_COMMITTED: _raw_events_committed,
+    Boundary.MERGING: _merging,
+    Boundary.PROGRESS_APPENDED: _progress_appended,
+    Boundary.AT_RANDOM: _at_random,
 }
 
 
@@ -159,4 +137,4 @@ def moment(boundary: Boundary, traces: Traces, rng: random.Random) -> Moment:
     """The next time that a boundary is reached."""
     if boundary in _MOMENTS:
         return _MOMENTS[boundary](traces, rng)
-    return _AtStage(traces, rng, Stage(boundary.value))
+    return _at_stage(traces, Stage(boundary.value))

@@ -102,13 +102,11 @@ def environment(folder: Path, widgets: Mapping[str, str]) -> dict[str, str]:
     }
 
 
-def execute(
-    names: Sequence[str], folder: Path, widgets: Mapping[str, str], opened_in: Path = ROOT / "notebooks"
-) -> dict[str, Executed]:
+def execute(names: Sequence[str], folder: Path, widgets: Mapping[str, str]) -> dict[str, Executed]:
     """Run notebooks of this project as Jupyter would, errors included, one after the other in one kernel.
 
     They share its Spark session, which takes longer to start than most notebooks take to run. The names that one
-    notebook defines are deleted before the next one runs. `opened_in` is the kernel's working folder.
+    notebook defines are deleted before the next one runs.
     """
     import nbformat
     from nbclient import NotebookClient
@@ -117,7 +115,7 @@ def execute(
     for name in names:
         cells_of[name] = nbformat.read(ROOT / "notebooks" / f"{name}.ipynb", as_version=4)["cells"]
         combined["cells"] += [nbformat.v4.new_code_cell("%reset -f"), *cells_of[name]]
-    path = {"metadata": {"path": str(opened_in)}}
+    path = {"metadata": {"path": str(ROOT / "notebooks")}}
     client = NotebookClient(combined, timeout=_CELL_S, resources=path, allow_errors=True, kernel_name="python3")
     client.execute(env=environment(folder, widgets))
     return {name: Executed(cells) for name, cells in cells_of.items()}

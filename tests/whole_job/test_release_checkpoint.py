@@ -7,11 +7,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.ops.state_reader import StateReader
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from tests.fixtures.release_checkpoint import LAYOUTS, OPTIONS, say, unpack
-from tests.support.in_process import job_running
-from tests.support.job import Job
-from tests.support.settings import settings_of
+from tests.fixtures.release_checkpoint import say, unpack
 from tests.support.tables import Tables, read_tables
 
 pytestmark = pytest.mark.job
@@ -70,29 +66,12 @@ def assert_continued(before: Tables, after: Tables) -> None:
         assert len(found) > len(beats(before, session))
 
 
-def has_continued(before: Tables, job: Job) -> bool:
-    """Whether the tables hold everything that follows from the later messages."""
-    tables = read_tables(job.warehouse)
-    is_merged = {("next", 5), ("new", 7)} <= {
-        (row["device_id"], row["session_id"]) for row in tables["sessions"] if row["end_reason"] != "superseded"
-    }
-    beats_again = all(
-        len(beats(tables, session)) > len(beats(before, session)) for session in (("beats", 2), ("next", 6))
-    )
-    is_archived = len(tables["raw_events"]) >= len(before["raw_events"]) + len(LATER_MESSAGES)
-    return is_merged and is_archived and beats_again and changes(tables) - changes(before) == LATER_CHANGES
-
-
 @pytest.mark.parametrize("layout", ["groups", pytest.param("devices", marks=pytest.mark.long)])
 def test_the_checkpoint_of_the_release_is_continued(layout: str, tmp_path: Path, spark: SparkSession) -> None:
     job = unpack(tmp_path, layout)
     before = read_tables(job.warehouse)
     assert statuses_in_state(spark, job.checkpoints) == STATUSES
-    words = dict(option.removeprefix("--").split("=") for option in (*OPTIONS, *LAYOUTS[layout]))
-    options = {name.replace("-", "_"): value for name, value in words.items()}
-    folders = {"input": job.input, "warehouse": job.warehouse, "checkpoints": job.checkpoints, "mlflow": "off"}
-    with job_running(settings_of(SessionizeSettings, folders | options)) as running:
-        say(job, "after", *LATER_MESSAGES)
-        running.wait_for(lambda: has_continued(before, job), "all changes")
+    say(job, "after", *LATER_MESSAGES)
+    job.run_until_done()
     assert_continued(before, read_tables(job.warehouse))
     assert statuses_in_state(spark, job.checkpoints) == LATER_STATUSES
