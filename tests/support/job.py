@@ -109,12 +109,10 @@ class Job:
     def start(self) -> None:
         """Start the job as the leader of its own session, which identifies all of its processes."""
         assert self._process is None
-        folders = (*self.table_options(), "--checkpoints", self.location_of(self.checkpoints))
-        source = ("--input", self.location_of(self.input)) if self.topics is None else self.topics.options
         replaced = {word.partition("=")[0] for word in self.more}
         options = (*(word for word in self._options if word.partition("=")[0] not in replaced), *self.more)
         settings = [f"--conf={name}={value}" for name, value in (_RETAIN_LOGS | self.conf).items()]
-        words = command(*source, *folders, "--mlflow=off", *options, entry=self.entry)
+        words = command(*self.place_options(), *options, entry=self.entry)
         if self.submit_options:
             spark = {"PYSPARK_PYTHON": sys.executable, "JAVA_HOME": str(java_home())}
             words = [str(SPARK / "bin" / "spark-submit"), *self.submit_options, *settings, *words[1:]]
@@ -136,6 +134,12 @@ class Job:
     def location_of(self, folder: Path) -> str:
         """How the job names one of its folders."""
         return str(folder)
+
+    def place_options(self) -> tuple[str, ...]:
+        """The options that say where the job reads and writes."""
+        folders = (*self.table_options(), "--checkpoints", self.location_of(self.checkpoints))
+        source = ("--input", self.location_of(self.input)) if self.topics is None else self.topics.options
+        return (*source, *folders, "--mlflow=off")
 
     def table_options(self) -> tuple[str, ...]:
         """The options that say where the tables are."""

@@ -1,7 +1,6 @@
 """A job on HDFS, on S3, on a volume and in a catalog: no kill and no second driver loses or doubles a row."""
 
 import re
-import time
 from collections.abc import Iterator
 from contextlib import ExitStack
 from copy import copy
@@ -12,12 +11,10 @@ from pyspark.sql import SparkSession
 
 from tests.support.boundaries import Boundary
 from tests.support.checkpoints import last_committed
-from tests.support.evening import ENDS_MS, Evening
 from tests.support.harness import compare, play
-from tests.support.hdfs import Hdfs
 from tests.support.job import QUERIES, ROOT, Ended, Job, run_to_end
-from tests.support.remote_job import RemoteJob
 from tests.support.s3 import PYTHON, S3
+from tests.support.storages import RemoteJob, check_preflight, evening_of, is_on_s3, job_on
 from tests.support.three_kills import (
     EVENING,
     OPTIONS,
@@ -43,52 +40,18 @@ NO_S3 = pytest.mark.skipif(not PYTHON.exists(), reason="needs make .venv/.s3")
 ON_S3 = pytest.param("s3", marks=[pytest.mark.long, NO_S3])
 
 
-class CatalogJob(Job):
-    """A job with its tables in a schema of `spark_catalog`, whose folder a local engine has beside its log."""
-
-    def __init__(self, folder: Path, *options: str) -> None:
-        super().__init__(folder, *options)
-        self.warehouse = self.checkpoints / "spark-warehouse"
-        self.conf = {
-            "spark.sql.catalogImplementation": "hive",
-            "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
-        }
-
-    def table_options(self) -> tuple[str, ...]:
-        return ("--catalog", "spark_catalog", "--schema", "default")
-
-
 @pytest.fixture
 def job(request: pytest.FixtureRequest, tmp_path: Path, spark: SparkSession) -> Iterator[Job]:
     """A job on the storage of the parameter's name, which is started."""
     with ExitStack() as running:
-        job: Job
-        if request.param == "hdfs":
-            job = RemoteJob(spark, tmp_path, running.enter_context(Hdfs(tmp_path / "hdfs")), *OPTIONS)
-        elif request.param == "s3":
-            s3 = running.enter_context(S3(tmp_path / "s3"))
-            s3.let_reach(spark)
-            job = RemoteJob(spark, tmp_path, s3, *OPTIONS)
-            job.conf = s3.settings()
-        else:
-            job = {"catalog": CatalogJob, "volume": VolumeJob}[request.param](tmp_path, *OPTIONS)
-        yield running.enter_context(job)
-
-
-def is_on_s3(job: Job) -> bool:
-    return isinstance(job, RemoteJob) and job.uri.startswith("s3a:")
-
-
-def evening_of(job: Job, folder: Path) -> Evening:
-    """S3 takes no modification time: there the messages are as old as the files that hold them."""
-    return Evening(folder / "staging", time.time_ns() // 1_000_000 if is_on_s3(job) else ENDS_MS, **EVENING)
+        yield job_on(request.param, spark, tmp_path, running, *OPTIONS)
 
 
 @pytest.mark.parametrize("job", [HDFS, ON_S3, CATALOG], indirect=True)
 def test_a_job_that_is_killed_in_each_query_loses_and_doubles_nothing(
     job: Job, tmp_path: Path, spark: SparkSession
 ) -> None:
-    play_with_a_kill_in_each_query(job, evening_of(job, tmp_path))
+    play_with_a_kill_in_each_query(job, evening_of(job, tmp_path, **EVENING))
     warned = any("S3SingleDriverLogStore lets a commit of one driver replace" in line for line in job.output_lines())
     assert warned is is_on_s3(job)
     check_every_row(job, spark)
@@ -110,7 +73,7 @@ def test_a_driver_that_slept_longer_than_its_lease_writes_nothing_more(
 ) -> None:
     second = copy(job)
     second.stderr = tmp_path / "second.txt"
-    play_with_a_driver_that_sleeps(job, second, evening_of(job, tmp_path))
+    play_with_a_driver_that_sleeps(job, second, evening_of(job, tmp_path, **EVENING))
     check_every_row(second, spark)
 
 
@@ -126,12 +89,8 @@ def run_script(job: Job, name: str, code: int, capfd: pytest.CaptureFixture[str]
 def test_the_preflight_finds_the_storage_fit_and_says_what_s3_does_not_promise(
     job: Job, tmp_path: Path, capfd: pytest.CaptureFixture[str]
 ) -> None:
-    job.release(evening_of(job, tmp_path), 1)
-    lines = run_script(job, "preflight.py", 0, capfd)
-    warnings = [line for line in lines if line.startswith(("FAILED", "warning"))]
-    assert all(line.startswith("warning  lease: on S3 the log store") for line in warnings)
-    assert len(warnings) == is_on_s3(job)
-    assert any(line.startswith("ok       lease:") for line in lines)
+    job.release(evening_of(job, tmp_path, **EVENING), 1)
+    check_preflight(job, run_script(job, "preflight.py", 0, capfd))
 
 
 def run_job(name: str, stream: Job, folder: Path) -> Ended:
@@ -146,7 +105,7 @@ def run_job(name: str, stream: Job, folder: Path) -> Ended:
 def test_jobs_that_change_the_tables_are_refused_while_the_stream_runs_and_change_no_row_after_it(
     job: Job, tmp_path: Path, spark: SparkSession
 ) -> None:
-    evening = evening_of(job, tmp_path)
+    evening = evening_of(job, tmp_path, **EVENING)
     job.release(evening, 20)
     job.start()
     queries = [job.checkpoints / query for query in QUERIES]

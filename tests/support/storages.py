@@ -1,8 +1,9 @@
-"""The sessionize job with all of its folders at a URI. A copy at the same paths here is what the tests look at."""
+"""Jobs on other storage than a folder. Of a job at a URI, a copy at the same paths here is what the tests look at."""
 
 import os
-from collections.abc import Callable, Collection, Iterator
-from contextlib import suppress
+import time
+from collections.abc import Callable, Collection, Iterable, Iterator
+from contextlib import ExitStack, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -10,8 +11,11 @@ from typing import Any, Protocol
 from py4j.protocol import Py4JJavaError
 from pyspark.sql import SparkSession
 
-from tests.support.evening import Evening, place_in_evening
+from tests.support.evening import ENDS_MS, Evening, place_in_evening
+from tests.support.hdfs import Hdfs
 from tests.support.job import Job
+from tests.support.s3 import S3
+from tests.support.volume import VolumeJob
 
 STATE = frozenset({"state"})
 """The folder of Spark's state, which holds most files of a checkpoint."""
@@ -82,6 +86,7 @@ class RemoteFiles:
         return self._jvm.org.apache.hadoop.fs.Path(path)
 
 
+CHECKS = ("storage", "input", "tables", "lease", "stream")
 _LONGEST_S = 600
 _PULLS = 50
 
@@ -139,3 +144,51 @@ class RemoteJob(Job):
                 return
         msg = f"{folder} is never the same twice"
         raise AssertionError(msg)
+
+
+class CatalogJob(Job):
+    """A job with its tables in a schema of `spark_catalog`, whose folder a local engine has beside its log."""
+
+    def __init__(self, folder: Path, *options: str) -> None:
+        super().__init__(folder, *options)
+        self.warehouse = self.checkpoints / "spark-warehouse"
+        self.conf = {
+            "spark.sql.catalogImplementation": "hive",
+            "spark.hadoop.javax.jdo.option.ConnectionURL": f"jdbc:derby:;databaseName={folder}/metastore;create=true",
+        }
+
+    def table_options(self) -> tuple[str, ...]:
+        return ("--catalog", "spark_catalog", "--schema", "default")
+
+
+def job_on(name: str, spark: SparkSession, folder: Path, running: ExitStack, *options: str) -> Job:
+    """A job on the storage of this name, which is started."""
+    job: Job
+    if name == "hdfs":
+        job = RemoteJob(spark, folder, running.enter_context(Hdfs(folder / "hdfs")), *options)
+    elif name == "s3":
+        s3 = running.enter_context(S3(folder / "s3"))
+        s3.let_reach(spark)
+        job = RemoteJob(spark, folder, s3, *options)
+        job.conf = s3.settings()
+    else:
+        job = {"catalog": CatalogJob, "folder": Job, "volume": VolumeJob}[name](folder, *options)
+    return running.enter_context(job)
+
+
+def is_on_s3(job: Job) -> bool:
+    return isinstance(job, RemoteJob) and job.uri.startswith("s3a:")
+
+
+def evening_of(job: Job, folder: Path, **options: Any) -> Evening:
+    """S3 takes no modification time: there the messages are as old as the files that hold them."""
+    return Evening(folder / "staging", time.time_ns() // 1_000_000 if is_on_s3(job) else ENDS_MS, **options)
+
+
+def check_preflight(job: Job, lines: Iterable[str]) -> None:
+    """The preflight has found the place fit, and says what S3 does not promise."""
+    verdicts = [line for line in lines if line.startswith(("ok ", "FAILED", "warning"))]
+    warnings = [line for line in verdicts if not line.startswith("ok ")]
+    assert all(line.startswith("warning  lease: on S3 the log store") for line in warnings)
+    assert len(warnings) == is_on_s3(job)
+    assert all(any(line.startswith(f"ok       {check}:") for line in verdicts) for check in CHECKS)
