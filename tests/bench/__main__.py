@@ -17,7 +17,6 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import report
-from tests.bench.record import record
 from tests.bench.scenario import Result, Scenario
 from tests.bench.scenarios import QUICK, SCALING, WHOLE
 
@@ -50,7 +49,7 @@ def main() -> int:
                     _print(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
     text = "\n".join([title, "", *report.tables(results), *report.ratios(results)])
     sys.stdout.write(f"{text}\n")
-    record(results, title, _STORE)
+    report.record(results, title, _STORE)
     return 1 if failed else 0
 
 

@@ -1,4 +1,4 @@
-"""CPU time and memory of a process and its descendants, by kind."""
+"""CPU time and memory of this process, or of another one, and its descendants, by kind."""
 
 import os
 from collections import Counter
@@ -10,29 +10,29 @@ _KB_IN_MB = 1024
 def cpu_s() -> Counter[str]:
     """CPU seconds by kind of process, including children that have ended."""
     used: Counter[str] = Counter()
-    for pid, kind in _processes():
+    for pid, kind in _processes(os.getpid()):
         if fields := _stat(pid):
             used[kind] += _seconds(fields[11:15])
     return used
 
 
-def memory_mb() -> Counter[str]:
+def memory_mb(root: int | None = None) -> Counter[str]:
     """Proportional set size by kind of process: pages that processes share count once."""
     used: Counter[str] = Counter()
-    for pid, kind in _processes():
+    for pid, kind in _processes(root or os.getpid()):
         for line in _lines(pid, "smaps_rollup"):
             if line.startswith("Pss:"):
                 used[kind] += int(line.split()[1]) / _KB_IN_MB
     return used
 
 
-def _processes() -> list[tuple[int, str]]:
+def _processes(root: int) -> list[tuple[int, str]]:
     """The process and its descendants: `jvm` for those of Java, `python` for all others."""
     parents: dict[int, int] = {}
     for folder in Path("/proc").iterdir():
         if folder.name.isdigit() and (fields := _stat(int(folder.name))):
             parents[int(folder.name)] = int(fields[1])
-    found = {os.getpid()}
+    found = {root}
     while more := {pid for pid, parent in parents.items() if parent in found} - found:
         found |= more
     return [(pid, "jvm" if _program(pid) == "java" else "python") for pid in sorted(found)]

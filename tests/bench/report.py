@@ -1,4 +1,7 @@
-"""Results as text: the median over the runs of a scenario, with minimum and maximum."""
+"""Results as text, the median over the runs of a scenario with minimum and maximum; and as runs in MLflow.
+
+The runs are in this project: `mlflow ui --backend-store-uri sqlite:///.bench/mlflow.db`.
+"""
 
 import os
 import platform
@@ -7,11 +10,13 @@ import shlex
 import subprocess
 import sys
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
 from pathlib import Path
 from statistics import median
 
+from sessionization.ml.runs import KIND_TAG, RunKind, import_mlflow
 from tests.bench.scenario import YARDSTICK, Result, Scenario
 
 Results = Mapping[tuple[Scenario, str], Mapping[int, Result]]
@@ -20,6 +25,7 @@ Results = Mapping[tuple[Scenario, str], Mapping[int, Result]]
 HERE = "here"
 """The side of this tree, uncommitted changes included, with the usual settings."""
 
+_EXPERIMENT = "sessionization-bench"
 _COST = {
     "cores": "cores",
     "CPU s per million changes": "cpu_s_per_million_changes",
@@ -117,6 +123,28 @@ def describe_run(root: Path) -> str:
         f"{datetime.now(UTC):%Y-%m-%d}",
     ]
     return f"`{shlex.join(['python', '-m', 'tests.bench', *sys.argv[1:]])}`: {', '.join(filter(None, parts))}."
+
+
+def record(results: Results, title: str, folder: Path) -> None:
+    """Store results in MLflow: a parent run, and a nested run for every run of a scenario."""
+    mlflow = import_mlflow()
+    folder.mkdir(parents=True, exist_ok=True)
+    mlflow.set_tracking_uri(f"sqlite:///{folder / 'mlflow.db'}")
+    if mlflow.get_experiment_by_name(_EXPERIMENT) is None:
+        mlflow.create_experiment(_EXPERIMENT, artifact_location=(folder / "artifacts").absolute().as_uri())
+    mlflow.set_experiment(_EXPERIMENT)
+    tags = {KIND_TAG: RunKind.BENCHMARK.value}
+    with mlflow.start_run(description=title):
+        for (scenario, side), runs in results.items():
+            for result in runs.values():
+                with mlflow.start_run(run_name=scenario.name, nested=True, tags=tags) as run:
+                    mlflow.log_params(asdict(scenario) | {"side": side})
+                    mlflow.log_metrics(result.figures())
+                    series = [
+                        mlflow.entities.Metric("tick_ms", took_ms, 0, step)
+                        for step, took_ms in enumerate(result.ticks_ms)
+                    ]
+                    mlflow.MlflowClient().log_batch(run.info.run_id, metrics=series)
 
 
 def say(line: str) -> None:

@@ -21,13 +21,13 @@ from typing import Any
 from sessionization.core.session_state import Rules
 from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
+from tests.bench import processes
 from tests.bench.report import say
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.support.accounts import unaccounted
 from tests.support.delta import live_files
 from tests.support.job import QUERIES, ROOT, SIMULATE, Job, command, environment
 from tests.support.oracle import COLUMNS, build_oracle
-from tests.support.processes import processes_of_session
 from tests.support.tables import differences, read_tables
 from tests.support.topics import Topics
 
@@ -135,16 +135,7 @@ def _play(job: Job, options: argparse.Namespace) -> tuple[Samples, float]:
 
 
 def _measured(job: Job) -> Iterator[tuple[str, float]]:
-    rss_mb: dict[str, float] = defaultdict(float)
-    for pid in processes_of_session(job.pid):
-        try:
-            command = Path(f"/proc/{pid}/cmdline").read_bytes()
-            pages = int(Path(f"/proc/{pid}/statm").read_text().split()[1])
-        except OSError:  # it has just ended
-            continue
-        kind = "JVM" if b"SparkSubmit" in command else "driver" if b"sessionize.py" in command else "workers"
-        rss_mb[kind] += pages * os.sysconf("SC_PAGE_SIZE") / _MB
-    yield from ((f"{kind} MB", mb) for kind, mb in sorted(rss_mb.items()))
+    yield from ((f"{kind} MB", mb) for kind, mb in sorted(processes.memory_mb(job.pid).items()))
     for table in COLUMNS:
         yield f"live files of {table}", len(live_files(job.warehouse / table))
 

@@ -6,11 +6,11 @@ from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from sessionization.spark.tables.lease import TERM_MS, Lease, LeaseClock, hold_lease
+from sessionization.spark.tables.lease import TERM_MS, Lease, LeaseClock
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
-from tests.support.waiting import expect_no_line, wait_for
+from tests.support.waiting import wait_for
 
 T = 1_763_726_400_000
 ELSEWHERE = Holder("theirs", "sessionize", "another host", 7, "another scope", 8, T - 1_000, T + TERM_MS)
@@ -97,18 +97,6 @@ class MemoryLease(StoredLease):
 
 def memory_lease(name: str) -> MemoryLease:
     return MemoryLease(None, TableLocation.parse("/ware house"), name)
-
-
-def holding(table: StoredLease, clock: FakeClock) -> Hold:
-    """Returns a function that holds a lease as a job does."""
-
-    def hold(
-        lines: list[str] | None = None, stop: threading.Event | None = None
-    ) -> contextlib.AbstractContextManager[Lease]:
-        say: Any = expect_no_line if lines is None else lines.append
-        return hold_lease(table, "sessionize", say, stop or threading.Event(), clock.clock())
-
-    return hold
 
 
 def eventually(condition: Callable[[], bool]) -> None:
