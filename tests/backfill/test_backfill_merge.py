@@ -1,5 +1,6 @@
 """Which sessions a backfill merges into `sessions`, and when it refuses to; on tables made by hand around midnight."""
 
+from dataclasses import replace
 from datetime import UTC, datetime, time, timedelta
 from pathlib import Path
 
@@ -7,16 +8,12 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.backfill.backfill_job import backfill
-from sessionization.core.session_state import Rules
 from sessionization.errors import CheckpointError, DifferenceError
-from sessionization.spark.checkpoint.opening import open_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.backfill.streamed_evening import StreamedEvening
-from tests.support.changes import NOW_MS, a_change
+from tests.support.changes import NOW_MS, a_change, changes_frame
+from tests.support.checkpoint_folder import FIXED, reopened
 from tests.support.sent import message
 from tests.support.warehouse import catch_up, empty_tables
 
@@ -32,12 +29,9 @@ def tables_around_midnight(spark: SparkSession, folder: Path, later: timedelta |
     The last micro-batch ran ten minutes before midnight, or `later` after midnight.
     """
     location = TableLocation(folder / "warehouse")
-    limits = {"max_clock_skew_ms": 600_000, "max_event_age_ms": 604_800_000}
-    others = {"starting_offsets": "earliest", "mode": "micro-batch", "output_topic": "changes"}
-    pinned = PinnedSettings("files", "", str(location), None, **limits, **others)
-    checkpoint = open_checkpoint(folder / "checkpoints", pinned, Rules())
-    empty_tables(spark, location, owner=checkpoint.id)
-    open_checkpoint(folder / "others", pinned, Rules())
+    pinned = replace(FIXED, tables=str(location))
+    empty_tables(spark, location, owner=reopened(folder / "checkpoints", fixed=pinned).id)
+    reopened(folder / "others", fixed=pinned)
 
     def archived(at: datetime, session_id: int, event: str) -> tuple:
         return "pc_sessions", None, None, "f", at, message(session_id, event, f"d{session_id}", at), at.date()
@@ -84,7 +78,7 @@ def test_a_merge_is_refused_for_another_job_and_until_rollup_has_read_all_change
     assert streamed.backfill(checkpoints=tmp_path / "others")[-1] == "2 sessions are in sessions_backfill"
 
     beat = a_change(change="heartbeat", beat=1, missed_beats=0, due_ms=NOW_MS)
-    changes = to_session_changes(spark.createDataFrame([beat], OUTPUT_SCHEMA))
+    changes = changes_frame(spark, [beat])
     streamed.location.append(changes, SESSION_CHANGES)
     catch_up(spark, streamed.location, tmp_path / "checkpoints")
     streamed.location.append(changes, SESSION_CHANGES)

@@ -12,8 +12,7 @@ from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import erase as ops
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.spark.input.parse import EventTimeLimits, parse
-from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
+from sessionization.spark.output.sinks import ArchiveSink, SinkContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
@@ -25,7 +24,7 @@ from sessionization.spark.tables.schemas import (
     Table,
 )
 from tests.support import sent
-from tests.support.changes import a_change
+from tests.support.changes import a_change, changes_frame
 from tests.support.checkpoint_folder import reopened
 from tests.support.remains import files_that_contain
 from tests.support.settings import settings_of
@@ -84,8 +83,7 @@ def location(spark: SparkSession, tmp_path: Path) -> TableLocation:
     )
     archive = ArchiveSink(SinkContext("archive", location, "writer"))
     archive(parse(messages, EventTimeLimits(1_000, 1_000)), 0)
-    changes = to_session_changes(spark.createDataFrame(CHANGES, OUTPUT_SCHEMA))
-    location.append(changes, SESSION_CHANGES)
+    location.append(changes_frame(spark, CHANGES), SESSION_CHANGES)
     catch_up(spark, location, tmp_path / "checkpoints")
     # Like a later MERGE, this leaves rows that a deletion vector hides.
     spark.sql(
@@ -202,7 +200,7 @@ def test_an_erasure_is_refused_until_rollup_has_read_all_changes(
 ) -> None:
     assert settings.state.checkpoints is not None
     late_changes = [a_change(session_id=11, account_id=ANN), an_end(11, ANN)]
-    location.append(to_session_changes(spark.createDataFrame(late_changes, OUTPUT_SCHEMA)), SESSION_CHANGES)
+    location.append(changes_frame(spark, late_changes), SESSION_CHANGES)
     location.delta_table(spark, SESSION_CHANGES).optimize().executeCompaction()
     with pytest.raises(CheckpointError, match="rollup has not read all of session_changes"):
         ops.erase(settings, lambda _: None)

@@ -8,15 +8,12 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import ConfigurationError
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
-from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.opening import open_checkpoint
-from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
-from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, to_session_changes
@@ -24,11 +21,11 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
 from sessionization_laptop.broker import Broker
-from tests.support.changes import NOW_MS, a_change
-from tests.support.settings import settings_of
+from tests.support.changes import NOW_MS, a_change, changes_frame
 from tests.support.topics import delete_records
 from tests.support.waiting import wait_for
 from tests.support.warehouse import empty_tables
+from tests.support.warm_start import warm_context
 
 pytestmark = pytest.mark.spark
 
@@ -40,6 +37,14 @@ def servers(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, str]
     with Broker(tmp_path_factory.mktemp("broker")) as broker:
         broker.create_topics({TOPIC: 2, OUTPUT_TOPIC: 1})
         yield {"kafka.bootstrap.servers": broker.bootstrap_servers}
+
+
+def land(query: StreamingQuery) -> None:
+    """Let a landing query read the whole topic, and stop it."""
+    try:
+        query.processAllAvailable()
+    finally:
+        query.stop()
 
 
 def sorted_rows(location: TableLocation, spark: SparkSession) -> list[str]:
@@ -67,8 +72,7 @@ def test_changes_through_the_topic_with_kills_equal_changes_appended_directly(
     spark: SparkSession, tmp_path: Path, servers: dict[str, str]
 ) -> None:
     direct, landed = (
-        empty_tables(spark, TableLocation(tmp_path / "direct"), owner="ours"),
-        empty_tables(spark, TableLocation(tmp_path / "landed"), owner="ours"),
+        empty_tables(spark, TableLocation(tmp_path / name), owner="ours") for name in ("direct", "landed")
     )
     direct_sink = ChangesSink(SinkContext("sessionize", direct, "w"))
     publish = partial(changes_topic.publish, options=servers, output_topic=TOPIC)
@@ -110,11 +114,7 @@ def test_changes_through_the_topic_with_kills_equal_changes_appended_directly(
         query.stop()
     assert sorted_rows(landed, spark) == sorted_rows(direct, spark)
 
-    query = landing_from(tmp_path / "another")  # reads everything again
-    try:
-        query.processAllAvailable()
-    finally:
-        query.stop()
+    land(landing_from(tmp_path / "another"))  # reads everything again
     assert sorted_rows(landed, spark) == sorted_rows(direct, spark)
 
 
@@ -142,69 +142,51 @@ def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSe
         broker.create_topics({OUTPUT_TOPIC: 2})
         servers = {"kafka.bootstrap.servers": broker.bootstrap_servers}
         location = empty_tables(spark, TableLocation(tmp_path / "warehouse"), owner="ours")
-        settings = settings_of(SessionizeSettings,
-            source="kafka", sink="kafka", bootstrap_servers=broker.bootstrap_servers, from_sessions=True,
-            warehouse=location.warehouse, checkpoints=tmp_path / "checkpoints",
-        )  # fmt: skip
-        pinned = PinnedSettings.of(settings, str(location))
-        checkpoint = open_checkpoint(settings.state.checkpoints, pinned, settings.rules.of_sessions, warm=True)
+        kafka = {"source": "kafka", "sink": "kafka", "bootstrap_servers": broker.bootstrap_servers}
+        job = warm_context(spark, location, tmp_path / "checkpoints", **kafka)
+        landing = Landing(location, servers, OUTPUT_TOPIC, tmp_path / "landing", trigger_ms=1)
 
         def seeded_keys() -> set[str]:
-            initial_state = warm_start(JobContext(spark, settings, checkpoint, location))
+            initial_state = warm_start(job)
             assert initial_state.sessions is not None
             return {row.grouping_key for row in initial_state.sessions.collect()}
 
-        def send(*changes: tuple) -> None:
-            changes_topic.publish(
-                to_session_changes(spark.createDataFrame(changes, OUTPUT_SCHEMA)), servers, settings.output_topic
-            )
-
-        def land() -> None:
-            query = Landing(location, servers, settings.output_topic, tmp_path / "landing", trigger_ms=1).start(spark)
-            try:
-                query.processAllAvailable()
-            finally:
-                query.stop()
+        def send(change: tuple) -> None:
+            changes_topic.publish(changes_frame(spark, [change]), servers, OUTPUT_TOPIC)
 
         def count_unlanded() -> int:
             table = location.read(spark.read, SESSION_CHANGES)
-            return changes_topic.count_unlanded_partitions(
-                spark, table, servers, settings.output_topic, tmp_path / "scratch"
-            )
+            return changes_topic.count_unlanded_partitions(spark, table, servers, OUTPUT_TOPIC, tmp_path / "scratch")
 
         assert seeded_keys() == set()
-        changes_topic.publish(to_session_changes(micro_batch(spark, 0)), servers, settings.output_topic)
+        changes_topic.publish(to_session_changes(micro_batch(spark, 0)), servers, OUTPUT_TOPIC)
         with pytest.raises(
             ConfigurationError, match="lacks the newest changes of 2 partitions of output_sessions: let"
         ):
             seeded_keys()
-        land()
+        land(landing.start(spark))
         assert len(seeded_keys()) == 10
-        assert sorted(path.name for path in settings.state.checkpoints.iterdir()) == [
-            "layout.json",
-            "seed",
-            "starts.json",
-            "unread",
-        ]
+        names = {path.name for path in (tmp_path / "checkpoints").iterdir()}
+        assert names == {"layout.json", "seed", "starts.json", "unread"}
 
         later = {"device_id": "d", "processed_ms": NOW_MS + 5_000}
         send(a_change(session_id=1, **later))
         assert count_unlanded() == 1
-        land()
+        land(landing.start(spark))
         assert count_unlanded() == 0
         # A micro-batch that was cut off is replayed, and its changes come in another order.
         send(a_change(session_id=2, **later))
         send(a_change(session_id=1, **later))
         assert count_unlanded() == 1
-        land()
+        land(landing.start(spark))
         foreign = spark.sql("SELECT 'd' AS key, '{}' AS value FROM range(3)")
-        foreign.write.format("kafka").options(**servers).option("topic", settings.output_topic).save()
+        foreign.write.format("kafka").options(**servers).option("topic", OUTPUT_TOPIC).save()
         assert count_unlanded() == 0
 
         # Changes whose rows were deleted, as by an erasure, do not land again: the topic has to be empty then.
         location.delta_table(spark, SESSION_CHANGES).delete("session_id = 2")
         assert count_unlanded() == 1
-        delete_records(broker, settings.output_topic, to=1)
+        delete_records(broker, OUTPUT_TOPIC, to=1)
         assert count_unlanded() == 1
-        delete_records(broker, settings.output_topic, to=-1)
+        delete_records(broker, OUTPUT_TOPIC, to=-1)
         assert count_unlanded() == 0

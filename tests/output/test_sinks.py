@@ -11,11 +11,11 @@ from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
-from sessionization.spark.output.sinks import SinkContext, newest_appended_batch, to_session_changes
+from sessionization.spark.output.sinks import SinkContext, newest_appended_batch
 from sessionization.spark.tables import compaction, rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
-from tests.support.changes import NOW_MS, a_change, changes_sink
+from tests.support.changes import NOW_MS, a_change, changes_frame, changes_sink
 from tests.support.delta import live_files
 from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of
 
@@ -34,8 +34,7 @@ def fill_twice(spark: SparkSession, location: TableLocation) -> None:
     kinds = [heartbeat, {"change": "started"}, end]
     progress = {"query": "rollup", "batch_id": 0, "rows_in": 1, "processed_at": datetime.fromtimestamp(0, UTC)}
     for session_id in (1, 2):
-        rows = spark.createDataFrame([a_change(session_id=session_id, **kind) for kind in kinds], OUTPUT_SCHEMA)
-        changes = to_session_changes(rows.coalesce(1))
+        changes = changes_frame(spark, [a_change(session_id=session_id, **kind) for kind in kinds])
         location.append(changes, SESSION_CHANGES)
         location.append(rollup.to_session_rows(rollup.fold_by_session(changes)).coalesce(1), SESSIONS)
         location.append(frame_of(spark, STREAM_PROGRESS, [progress]), STREAM_PROGRESS)
@@ -60,17 +59,14 @@ def test_a_query_generates_code_after_a_micro_batch_of_many_rows(
 def test_live_sessions_are_counted_in_the_table_after_a_start_and_then_by_the_changes(
     spark: SparkSession, location: TableLocation, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    def changes(*rows: tuple) -> DataFrame:
-        return to_session_changes(spark.createDataFrame(list(rows), OUTPUT_SCHEMA))
-
-    of_earlier_run = changes(a_change(session_id=1), a_change(session_id=2))
+    of_earlier_run = changes_frame(spark, [a_change(session_id=1), a_change(session_id=2)])
     location.append(rollup.to_session_rows(rollup.fold_by_session(of_earlier_run)), SESSIONS)
     end = a_change(session_id=2, change="ended", ended_ms=NOW_MS, end_reason="reported")
     reports: list = []
     sink = RollupSink(SinkContext("rollup", location, "writer", listeners=(reports.append,)), LOOKBACK_MS)
-    sink(changes(a_change(session_id=3)), 1)
+    sink(changes_frame(spark, [a_change(session_id=3)]), 1)
     monkeypatch.setattr(rollup, "merge", Mock(return_value=Mock(num_inserted_rows=0)))  # the table stays as it is
-    sink(changes(end), 2)
+    sink(changes_frame(spark, [end]), 2)
     assert [report.live for report in reports] == [3, 2]
 
 
@@ -123,7 +119,7 @@ def test_starts_of_sessions_that_are_over_are_counted(
 ) -> None:
     def of_all_devices(part: int) -> DataFrame:
         rows = [("d" + str(device), *row[1:]) for device, history in enumerate(histories) for row in history[part]]
-        return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA).coalesce(1))
+        return changes_frame(spark, rows)
 
     reports: list = []
     sink = RollupSink(SinkContext("rollup", location, "writer", listeners=(reports.append,)), LOOKBACK_MS)
@@ -151,7 +147,7 @@ def test_each_table_is_compacted_and_the_logs_are_cleaned_up_in_turn(
 
     check_lease = Mock()
     sink = RollupSink(SinkContext("rollup", location, "writer", check_lease), LOOKBACK_MS, compacts_changes)
-    no_changes = to_session_changes(spark.createDataFrame([], OUTPUT_SCHEMA))
+    no_changes = changes_frame(spark, [])
     every = [["heartbeats"], ["other changes"]] * compacts_changes + [["sessions"], ["stream_progress"], ["logs"]]
     done = []
     for batch_id in range(len(every)):

@@ -4,7 +4,7 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.core.events import Change
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import to_session_changes
+from tests.support.changes import changes_frame
 from tests.support.reference import session_rows
 
 T = 1_700_000_000_000
@@ -17,7 +17,7 @@ def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
         row = change._asdict() | {"device_id": device_id, "change": change.kind}
         values = map(row.get, OUTPUT_SCHEMA.names)
         rows.append([str(value) if isinstance(value, str) else value for value in values])
-    return to_session_changes(spark.createDataFrame(rows, OUTPUT_SCHEMA).coalesce(1))
+    return changes_frame(spark, rows)
 
 
 def session_values(sessions: DataFrame) -> dict:

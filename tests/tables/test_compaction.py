@@ -14,15 +14,13 @@ from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.session_conf import COMPACTION_CONF, added_conf
 from sessionization.spark.checkpoint.backlog import first_unread_version
-from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import compaction
 from sessionization.spark.tables.compaction import CHANGES_TARGETS, TURN_S, Turns
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import FOLDER_LOG_RETENTION_MS, delete_old_log_entries
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES
-from tests.support.changes import a_change
+from tests.support.changes import a_change, changes_frame
 from tests.support.delta import live_files, read_table
 
 MIN_FILE_SIZE, MAX_FILE_SIZE = (f"spark.databricks.delta.optimize.{bound}FileSize" for bound in ("min", "max"))
@@ -44,8 +42,7 @@ def test_each_item_has_its_turn_after_the_time_of_one_and_the_clock_decides_whic
 def changes_in_two_files(spark: SparkSession, location: TableLocation) -> Path:
     create_table(spark, location, SESSION_CHANGES, "ours")
     for session_id in (1, 2):
-        rows = spark.createDataFrame([a_change(session_id=session_id)], OUTPUT_SCHEMA)
-        location.append(to_session_changes(rows.coalesce(1)), SESSION_CHANGES)
+        location.append(changes_frame(spark, [a_change(session_id=session_id)]), SESSION_CHANGES)
     assert isinstance(location.warehouse, Path)
     table = location.warehouse / SESSION_CHANGES.name
     assert len(live_files(table)) == 2

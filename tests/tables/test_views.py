@@ -16,10 +16,10 @@ from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
-from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
+from tests.support.changes import changes_frame
 from tests.support.operator_engine import Engine
 from tests.support.warehouse import append_sessions, empty_tables, merge_changes
 
@@ -225,7 +225,7 @@ class Tables:
     def write(self, changes: Changes) -> None:
         """Write changes as the job does: all into `session_changes`, then all but heartbeats into `sessions`."""
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
-        rows = to_session_changes(self.spark.createDataFrame(values, OUTPUT_SCHEMA).coalesce(1))
+        rows = changes_frame(self.spark, values)
         self.location.append(rows, SESSION_CHANGES)
         merge_changes(self.spark, self.location, rows.where("change != 'heartbeat'"))
 
