@@ -6,73 +6,33 @@ import os
 import runpy
 import signal
 import sys
-import threading
-import time
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
-from pyspark.sql import SparkSession
 
 from tests.support.checkpoints import last_committed
 from tests.support.job import ENTRY, Ended, Job, run_to_end
 from tests.support.metrics_endpoint import free_port
 from tests.support.tables import read_tables
-from tests.support.waiting import DEADLINE_S
 
 pytestmark = pytest.mark.job
 
 Options = dict[str, str]
 
 
-@dataclass(frozen=True)
-class StoppedJob:
-    """A job that ran on an empty input folder and stopped: its options, and how it ended."""
-
-    folder: Path
-    options: Options
-    ended: Ended
-
-
 @pytest.fixture(scope="module")
-def stopped(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> StoppedJob:
-    """A job in this process that SIGINT stopped after each query had committed a micro-batch."""
-    folder = tmp_path_factory.mktemp("rest")
-    (folder / "input").mkdir()
-    (folder / "other").mkdir()
-    options = {"input": "input", "warehouse": "warehouse", "checkpoints": "checkpoints"}
-    with interrupted_after(lambda: last_committed(folder / "checkpoints" / "rollup") >= 0):
-        ended = start(folder, options | {"metrics-port": str(free_port()), "mlflow": "off"})
-    return StoppedJob(folder, options, ended)
+def stopped(tmp_path_factory: pytest.TempPathFactory) -> Job:
+    """A job on an empty input folder that Ctrl-C in a terminal has stopped, after a micro-batch of each query.
 
-
-@contextlib.contextmanager
-def interrupted_after(condition: Callable[[], bool]) -> Iterator[None]:
-    """Send SIGINT to this process once the condition holds while the body, a running job, handles that signal.
-
-    Fails if the condition does not hold in time, or before the body ends.
+    A terminal sends SIGINT to the engine and to its Python workers too.
     """
-    assert threading.current_thread() is threading.main_thread(), "only the main thread can handle a signal"
-    is_over, has_held = threading.Event(), threading.Event()
-
-    def interrupt() -> None:
-        deadline_s = time.monotonic() + DEADLINE_S
-        while not is_over.wait(0.2):
-            if condition():
-                has_held.set()
-            if has_held.is_set() or time.monotonic() > deadline_s:
-                os.kill(os.getpid(), signal.SIGINT)
-                return
-
-    thread = threading.Thread(target=interrupt)
-    thread.start()
-    try:
-        yield
-    finally:
-        is_over.set()
-        thread.join()
-    assert has_held.is_set(), "the condition did not hold while the job ran"
+    job = Job(tmp_path_factory.mktemp("rest"), f"--metrics-port={free_port()}")
+    with job:
+        job.start()
+        job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
+        os.killpg(job.pid, signal.SIGINT)
+        assert job.wait_for_end() == 0
+    return job
 
 
 def start(folder: Path, options: Options) -> Ended:
@@ -94,14 +54,21 @@ def refusal(ended: Ended) -> str:
     return line.removeprefix("sessionize: ")
 
 
-def test_a_job_runs_on_an_empty_input_folder(stopped: StoppedJob) -> None:
-    assert stopped.ended.code == 0
-    assert "sessionize: archived         0 messages, of which quarantined 0" in stopped.ended.lines
-    assert stopped.ended.lines[1].startswith("sessionize: state partitions: 2; ")
-    assert not any("rror" in line or "xception" in line for line in stopped.ended.lines)
-    tables = read_tables(stopped.folder / "warehouse")
+def test_a_job_runs_on_an_empty_input_folder(stopped: Job) -> None:
+    lines = stopped.output_lines()
+    assert "sessionize: archived         0 messages, of which quarantined 0" in lines
+    assert lines[1].startswith("sessionize: state partitions: ")
+    assert not any("rror" in line or "xception" in line for line in lines)
+    tables = read_tables(stopped.warehouse)
     assert {name for name, rows in tables.items() if rows} == {"stream_progress"}
-    assert any("metrics for Prometheus on port" in line for line in stopped.ended.lines)
+    assert any("metrics for Prometheus on port" in line for line in lines)
+
+
+def test_ctrl_c_stops_as_sigterm_does(stopped: Job) -> None:
+    """Spark installs its own handler, which would cancel running work and end the job within a micro-batch."""
+    lines = stopped.output_lines()
+    assert "sessionize: stopping: finishing the micro-batches that have begun, within 25 s" in lines
+    assert lines[-1].startswith("sessionize: live now")
 
 
 @pytest.mark.parametrize(
@@ -138,26 +105,3 @@ def test_a_signal_while_the_engine_starts_stops_the_job(tmp_path: Path) -> None:
         )
         assert job.terminate() == 0
     assert job.output_lines()[-1] == "sessionize: stopped before the queries were started"
-
-
-def assert_stopped_by_ctrl_c(ended: Ended) -> None:
-    """Spark installs its own handler, which would cancel running work and end the job within a micro-batch."""
-    assert ended.code == 0
-    assert "sessionize: stopping: finishing the micro-batches that have begun, within 25 s" in ended.lines
-    assert ended.lines[-1].startswith("sessionize: live now")
-
-
-def test_ctrl_c_stops_as_sigterm_does(stopped: StoppedJob) -> None:
-    assert_stopped_by_ctrl_c(stopped.ended)
-
-
-@pytest.mark.long
-def test_ctrl_c_in_a_terminal_stops_the_job_and_all_of_its_processes(tmp_path: Path) -> None:
-    """A terminal sends SIGINT to the engine and to its Python workers too."""
-    job = Job(tmp_path)
-    with job:
-        job.start()
-        job.wait_until(lambda: last_committed(job.checkpoints / "rollup") >= 0, "a micro-batch", poll_s=0.2)
-        os.killpg(job.pid, signal.SIGINT)
-        code = job.wait_for_end()
-    assert_stopped_by_ctrl_c(Ended(code, job.output_lines()))
