@@ -2,10 +2,9 @@
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import pytest
-from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -30,21 +29,11 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run whole jobs first: they take longest, and short tests fill the time of a process that is free at the end."""
-    items.sort(key=lambda item: item.get_closest_marker("job") is None)
+    """Run whole jobs first: they take longest, and short tests fill the time of a process that is free at the end.
 
-
-class ByFile(LoadFileScheduling):
-    """Gives all tests of a file to one pytest-xdist process.
-
-    All notebook tests go to one process, since they share the demo's tables.
+    All tests of a file go to one pytest-xdist process; so do all of the notebooks, which share the demo's tables.
     """
-
-    def _split_scope(self, nodeid: str) -> str:
-        file = super()._split_scope(nodeid)
-        return "notebooks" if file.startswith("tests/notebooks/") else file
-
-
-@pytest.hookimpl
-def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
-    return ByFile(config, log)
+    items.sort(key=lambda item: item.get_closest_marker("job") is None)
+    for item in items:
+        is_of_notebooks = item.path.parent.name == "notebooks"
+        item.add_marker(pytest.mark.xdist_group(item.path.parent.name if is_of_notebooks else str(item.path)))

@@ -169,12 +169,6 @@ def test_verify_lists_changed_rows_and_a_merge_repairs_them(streamed: StreamedEv
         f"device {wrong.device_id!r}, session {wrong.session_id}: foreground_s 999, not "
     )
     assert difference_lines[1] == f"device {lost.device_id!r}, session {lost.session_id}: is not in sessions"
-    streamed.backfill()
-    (row_again,) = sql(
-        f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions.replace('/sessions`', '/sessions_backfill`')} "
-        f"WHERE {key.format(lost)}"
-    ).collect()
-    assert row_again == original
     assert streamed.backfill(merge=True)[-1].startswith("1 sessions are new in sessions")
     assert sql(f"SELECT * EXCEPT (updated_at) FROM {streamed.sessions} WHERE {key.format(lost)}").collect() == [
         original

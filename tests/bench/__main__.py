@@ -30,7 +30,7 @@ def main() -> int:
     """Exits with code 1 if a run failed; the report still has the other runs."""
     options = _options()
     if options.list:
-        sys.stdout.write("".join(f"{scenario.name}\n" for scenario in _chosen(options)))
+        report.say("\n".join(scenario.name for scenario in _chosen(options)))
         return 0
     title = report.describe_run(_ROOT)
     results: defaultdict[tuple[Scenario, str], dict[int, Result]] = defaultdict(dict)
@@ -43,12 +43,11 @@ def main() -> int:
                         result = _run(scenario, paths, conf)
                     except subprocess.CalledProcessError as error:
                         failed += 1
-                        _print(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
+                        report.say(f"{repeat + 1}: {scenario.name}, {side}: FAILED, exit code {error.returncode}")
                         continue
                     results[scenario, side][repeat] = result
-                    _print(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
-    text = "\n".join([title, "", *report.tables(results), *report.ratios(results)])
-    sys.stdout.write(f"{text}\n")
+                    report.say(f"{repeat + 1}: {scenario.name}, {side}: {_short(result)}")
+    report.say("\n".join([title, "", *report.tables(results), *report.ratios(results)]))
     report.record(results, title, _STORE)
     return 1 if failed else 0
 
@@ -119,11 +118,6 @@ def _short(result: Result) -> str:
         "starts_per_s", "heartbeats_per_s", "cores", "tick_p50_ms", "tick_max_ms", "lateness_p99_ms", "peak_mb",
     )  # fmt: skip
     return ", ".join(f"{name} {figures[name]:,.2f}" for name in wanted if name in figures)
-
-
-def _print(line: str) -> None:
-    sys.stderr.write(f"{line}\n")
-    sys.stderr.flush()
 
 
 if __name__ == "__main__":

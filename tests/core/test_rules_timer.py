@@ -233,16 +233,6 @@ def test_the_grid_of_a_key_is_its_checksum_modulo_the_heartbeat(key: str, beat_m
     assert grid.steps(grid.at_or_before(at_ms), grid.after(at_ms) + 2 * beat_ms) == 3
 
 
-@pytest.mark.parametrize("late_ms", [0, 1, 3 * BEAT_MS + 5])
-def test_a_due_timer_is_left_alone_by_events_and_fires_in_the_same_micro_batch(late_ms: int) -> None:
-    driver = Driver(RULES)
-    driver.micro_batch(NOW, [("device", start(1, NINE))])
-    (due_ms,) = driver.timers["device"]
-    changes = driver.micro_batch(due_ms + late_ms, [("device", start(1, NINE))])
-    assert [change.kind for _, change in changes] == [ChangeKind.HEARTBEAT]
-    assert driver.timers == {"device": {DEVICE_GRID.after(due_ms + late_ms)}}
-
-
 def test_a_device_with_events_in_every_micro_batch_still_beats_and_times_out() -> None:
     driver = Driver(Rules(session_timeout_ms=2 * MINUTE))
     kinds = [
@@ -251,14 +241,6 @@ def test_a_device_with_events_in_every_micro_batch_still_beats_and_times_out() -
         for _, change in driver.micro_batch(now_ms, [("device", start(1, NINE))])
     ]
     assert kinds == [ChangeKind.STARTED, *[ChangeKind.HEARTBEAT] * 4, ChangeKind.ENDED]
-
-
-def test_events_are_applied_before_the_timer_of_the_same_micro_batch() -> None:
-    driver = Driver(RULES)
-    driver.micro_batch(NOW, [("device", start(1, NINE))])
-    changes = driver.micro_batch(NOW + HOUR, [("device", end(1, TEN))])
-    assert [(change.kind, change.end_reason) for _, change in changes] == [(ChangeKind.ENDED, REPORTED)]
-    assert driver.timers == {"device": {DEVICE_GRID.at_or_after(NOW + HOUR + RULES.late_retention_ms)}}
 
 
 def test_an_event_sets_its_own_timer_and_leaves_the_others() -> None:
