@@ -2,10 +2,10 @@
 
 import errno
 import logging
-from collections.abc import Sequence
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Literal, Self
+from unittest.mock import Mock
 
 import pytest
 from pydantic import BaseModel, ConfigDict, Field, model_validator
@@ -169,25 +169,10 @@ def test_a_warning_of_the_log_has_the_name_of_the_job(
 OPTIONS = options_of(Options)
 
 
-class JobWidgets:
-    """Stands in for `dbutils.widgets` with some values set by a job."""
-
-    def __init__(self, **given: str) -> None:
-        self.labels: dict[str, str] = {}
-        self.choices: dict[str, tuple[str, ...]] = {}
-        self._given = {name.replace("_", "-"): text for name, text in given.items()}
-
-    def text(self, name: str, defaultValue: str, label: str) -> None:  # noqa: N803
-        assert defaultValue == ""
-        self.labels[name] = label
-
-    def dropdown(self, name: str, defaultValue: str, choices: Sequence[str], label: str) -> None:  # noqa: N803
-        assert defaultValue in choices
-        self.labels[name], self.choices[name] = label, tuple(choices)
-
-    def get(self, name: str) -> str:
-        assert name in self.labels
-        return self._given.get(name, "")
+def widgets_with(**given: str) -> Mock:
+    """Stands in for `dbutils.widgets` with some values set by a job; it records which are made."""
+    texts = {name.replace("_", "-"): text for name, text in given.items()}
+    return Mock(get=lambda name: texts.get(name, ""))
 
 
 @pytest.mark.parametrize(
@@ -222,14 +207,19 @@ def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> 
 
 
 def test_every_option_is_a_widget_that_shows_its_default_and_is_read_from_it() -> None:
-    widgets = JobWidgets(output="o", source="kafka", run_for="2m", fast="false", kafka_option="a=1 b=2", schema="games")
+    widgets = widgets_with(
+        output="o", source="kafka", run_for="2m", fast="false", kafka_option="a=1 b=2", schema="games"
+    )
     make_widgets(Options, widgets)
-    assert widgets.labels == {
+    dropdowns = [call.args for call in widgets.dropdown.call_args_list]
+    made = [call.args for call in widgets.text.call_args_list] + dropdowns
+    assert {default for _, default, *_ in made} == {""}
+    assert {name: label for name, *_, label in made} == {
         "output": "output", "heartbeat": "heartbeat (30s)", "run-for": "run-for", "max-things": "max-things",
         "share": "share (0.5)", "source": "source (files)", "colour": "colour (red)", "kafka-option": "kafka-option",
         "schema": "schema", "dry": "dry (false)", "fast": "fast (true)",
     }  # fmt: skip
-    assert widgets.choices == {
+    assert {name: tuple(choices) for name, _, choices, _ in dropdowns} == {
         "source": ("", "files", "kafka"), "colour": ("", "red", "blue"),
         "dry": ("", "false", "true"), "fast": ("", "false", "true"),
     }  # fmt: skip
@@ -239,7 +229,7 @@ def test_every_option_is_a_widget_that_shows_its_default_and_is_read_from_it() -
 
 
 def test_a_wrong_widget_is_reported_in_one_line_without_a_program_name() -> None:
-    widgets = JobWidgets(catalog="main", schema="games", heartbeat="0s")
+    widgets = widgets_with(catalog="main", schema="games", heartbeat="0s")
     make_widgets(SessionizeSettings, widgets)
     with pytest.raises(
         ConfigurationError,

@@ -20,7 +20,7 @@ from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.log_cleanup import delete_old_log_entries
 from sessionization.spark.tables.schemas import SESSIONS, STREAM_PROGRESS, TABLES
-from tests.support.merged import T, frame
+from tests.support.changes import T, frame
 from tests.support.waiting import wait_for
 from tests.support.warehouse import LOOKBACK_MS, empty_tables, frame_of, merge_changes
 

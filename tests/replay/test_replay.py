@@ -17,9 +17,16 @@ from sessionization.spark.replay.device_replay import replay
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, build_clock
 from tests.support.histories import start
 from tests.support.operator_engine import event_row
-from tests.support.random_histories import Batch, History, histories, law_settings
+from tests.support.random_histories import (
+    Batch,
+    History,
+    any_rules,
+    histories,
+    law_settings,
+    merge_equal_clocks,
+    streamed_rows,
+)
 from tests.support.reference import session_rows
-from tests.support.replayed import any_rules, merge_equal_clocks, streamed_rows
 
 
 def packed(history: History) -> pa.Table:

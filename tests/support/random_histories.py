@@ -11,6 +11,8 @@ from hypothesis import strategies as st
 
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
+from tests.support.core_driver import Driver
+from tests.support.reference import SessionRow, session_rows
 
 DEVICES = ("a", "b", "c")
 ACCOUNTS = (None, "anna", "Ben", "ça")
@@ -72,6 +74,9 @@ rules_that_forget_nothing = st.builds(
 )
 
 
+any_rules = st.one_of(small_rules, rules_that_forget_nothing)
+
+
 @st.composite
 def histories(draw: st.DrawFn, max_batches: int = 14, max_rows: int = 8) -> History:
     """Draws micro-batches with any rows, some empty, some after an outage; `now_ms` never goes back."""
@@ -107,3 +112,20 @@ def arrivals(draw: st.DrawFn, all_rows: list[Row]) -> History:
         batches.append(Batch(now_ms, tuple(waiting[:size])))
         waiting = waiting[size:]
     return tuple(batches)
+
+
+def merge_equal_clocks(history: History) -> History:
+    """Merges micro-batches with the same clock, since the clocks of a stream rise."""
+    batches: list[Batch] = []
+    for batch in history:
+        if batches and batches[-1].now_ms == batch.now_ms:
+            batches[-1] = Batch(batch.now_ms, batches[-1].rows + batch.rows)
+        else:
+            batches.append(batch)
+    return tuple(batches)
+
+
+def streamed_rows(rules: Rules, history: History) -> dict[tuple[str, int], SessionRow]:
+    driver = Driver(rules)
+    changes = [change for batch in history for change in driver.micro_batch(batch.now_ms, batch.rows)]
+    return session_rows(changes)

@@ -26,11 +26,16 @@ _LEASE_IS_LOST_S = 120
 def play_with_a_kill_in_each_query(job: Job, evening: Evening) -> None:
     """Kill the job in a micro-batch of each query, then let it read the rest of the evening, and stop."""
     for query in QUERIES:
-        assert any(_leaves_a_micro_batch_half_done(job, query, evening) for _ in range(_TRIES)), f"{query} never does"
+        kill_in_a_micro_batch(job, query, evening)
     job.release(evening)
     job.start()
     job.wait_until_done(within_s=_READ_WITHIN_S)
     assert job.terminate() == 0
+
+
+def kill_in_a_micro_batch(job: Job, query: str, evening: Evening) -> None:
+    """Start the job, and kill it so that it leaves a micro-batch of a query half done."""
+    assert any(_leaves_a_micro_batch_half_done(job, query, evening) for _ in range(_TRIES)), f"{query} never does"
 
 
 def play_with_a_driver_that_sleeps(job: Job, second: Job, evening: Evening) -> None:

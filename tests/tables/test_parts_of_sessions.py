@@ -13,8 +13,8 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.rollup import LIVE_PART
 from sessionization.spark.tables.schemas import SESSIONS
+from tests.support.changes import expected_values, frame, session_values
 from tests.support.delta import live_files
-from tests.support.merged import expected_values, frame, session_values
 from tests.support.warehouse import LOOKBACK_MS, empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark

@@ -18,6 +18,7 @@ from sessionization.errors import StreamError
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
+from tests.support.changes import T, expected_values, frame, session_values
 from tests.support.histories import (
     CONSOLE,
     EIGHT,
@@ -35,7 +36,6 @@ from tests.support.histories import (
     ended,
     started,
 )
-from tests.support.merged import T, expected_values, frame, session_values
 from tests.support.reference import SessionRow
 from tests.support.warehouse import empty_tables, merge_changes
 

@@ -10,8 +10,13 @@ from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, S
 from sessionization.spark.warm_start.remembered_state import MemorySpan, resume
 from tests.support.core_driver import Driver
 from tests.support.histories import without_places
-from tests.support.random_histories import History, histories, law_settings, rules_that_forget_nothing
-from tests.support.replayed import merge_equal_clocks
+from tests.support.random_histories import (
+    History,
+    histories,
+    law_settings,
+    merge_equal_clocks,
+    rules_that_forget_nothing,
+)
 
 MINUTE = 60_000
 NOW = 100 * MINUTE

@@ -9,12 +9,11 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from tests.support.checkpoints import last_committed, last_started
 from tests.support.cluster import CONF, Cluster
-from tests.support.job import ENTRY, ROOT, Job
+from tests.support.job import ENTRY, ROOT
 from tests.support.s3 import PYTHON
 from tests.support.storages import check_preflight, evening_of, job_on
-from tests.support.three_kills import check_every_row
+from tests.support.three_kills import check_every_row, kill_in_a_micro_batch
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
@@ -30,26 +29,11 @@ EVENING = {
 GROUPS = 8
 OPTIONS = ("--heartbeat=5s", f"--device-groups={GROUPS}")
 _PREFLIGHT_S = 300
-_TRIES = 3
 STORAGES = [
     "folder",
     "hdfs",
     pytest.param("s3", marks=pytest.mark.skipif(not PYTHON.exists(), reason="needs make .venv/.s3")),
 ]
-
-
-def interrupts_a_micro_batch(job: Job) -> bool:
-    """Kill the driver; if that is between two micro-batches, start it and kill it again."""
-    query = job.checkpoints / "sessionize"
-    for attempt in range(_TRIES):
-        if attempt:
-            job.start()
-        job.wait_for_running_micro_batch()
-        job.kill()
-        job.look()
-        if last_started(query) > last_committed(query):
-            return True
-    return False
 
 
 @pytest.mark.parametrize("name", STORAGES)
@@ -78,7 +62,8 @@ def test_a_job_whose_executor_driver_and_worker_are_killed_loses_and_doubles_not
         job.release(evening, third // 2)
         job.wait_until(lambda: set(cluster.executors()) > executors - {killed}, "another executor takes its place")
         assert len(set(cluster.executors()) - {killed}) == 2
-        assert interrupts_a_micro_batch(job)
+        job.kill()
+        kill_in_a_micro_batch(job, "sessionize", evening)
         job.release(evening, third // 2)
         job.start()
         job.wait_for_running_micro_batch()
