@@ -17,8 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import report
-from tests.bench.scenario import Result, Scenario
-from tests.bench.scenarios import QUICK, SCALING, WHOLE
+from tests.bench.scenario import QUICK, SCALING, WHOLE, Result, Scenario
 
 _ROOT = Path(__file__).parents[2]
 _STORE = _ROOT / ".bench"

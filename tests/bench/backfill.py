@@ -7,8 +7,7 @@ import tempfile
 import time
 from pathlib import Path
 
-from pyspark.sql import Column, DataFrame, SparkSession
-from pyspark.sql import functions as F
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.spark.engine.session import spark_session
 from sessionization.spark.tables.creation import create_tables
@@ -16,10 +15,23 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 
 _ROOT = Path(__file__).parents[2]
-_SESSIONS_PER_DEVICE = 8
-_EVERY_S = 9_000
 _DAY_S = 86_400
-_REPEATED_PERCENT, _BROKEN_PERCENT = 2, 1
+_MESSAGES = """
+SELECT 'pc_sessions' AS stream, CAST(NULL AS int) AS partition, CAST(NULL AS bigint) AS offset,
+  CAST(NULL AS string) AS file, ingested_at, explode(array_repeat(CAST(text AS binary), copies)) AS value,
+  to_date(ingested_at) AS ingest_date
+FROM (
+  SELECT at + INTERVAL 1 SECOND AS ingested_at, IF(pmod(xxhash64(id + 1), 100) < 2, 2, 1) AS copies,
+    IF(pmod(xxhash64(id), 100) < 1, '{{broken', to_json(struct(
+      session AS appSessionId, IF(id % 2 = 0, 'ApplicationSessionStart', 'ApplicationSessionEndBi') AS eventId,
+      'device-' || device AS hostPcId, date_format(at, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'") AS timestamp
+    ))) AS text
+  FROM (
+    SELECT *, timestamp_seconds({began_s} + session % 8 * 9000 + device % 9000 + id % 2 * {duration_s}) AS at
+    FROM (SELECT id, id DIV 2 AS session, id DIV 16 AS device FROM range({messages}))
+  )
+)"""
+"""Eight sessions a device, one each two and a half hours; two messages in a hundred come twice, one is broken."""
 
 
 def main() -> int:
@@ -56,33 +68,8 @@ def _archive(warehouse: Path, messages: int, duration_s: int) -> int:
 
 
 def _messages(spark: SparkSession, messages: int, duration_s: int) -> DataFrame:
-    number = F.col("id")
-    session, is_start = F.floor(number / 2), number % 2 == 0
-    device, turn = F.floor(session / _SESSIONS_PER_DEVICE), session % _SESSIONS_PER_DEVICE
-    began_s = F.lit(int(time.time()) // _DAY_S * _DAY_S - _DAY_S) + turn * _EVERY_S + device % _EVERY_S
-    at = F.timestamp_seconds(began_s + F.when(is_start, 0).otherwise(duration_s))
-    message = F.struct(
-        session.alias("appSessionId"),
-        F.when(is_start, "ApplicationSessionStart").otherwise("ApplicationSessionEndBi").alias("eventId"),
-        F.concat(F.lit("device-"), device.cast("string")).alias("hostPcId"),
-        F.date_format(at, "yyyy-MM-dd'T'HH:mm:ss.SSS'Z'").alias("timestamp"),
-    )
-    text = F.when(_is_in_sample(number, _BROKEN_PERCENT), F.lit("{broken")).otherwise(F.to_json(message))
-    copies = F.when(_is_in_sample(number + 1, _REPEATED_PERCENT), 2).otherwise(1)
-    ingested_at = at + F.expr("INTERVAL 1 SECOND")
-    return spark.range(messages).select(
-        F.lit("pc_sessions").alias("stream"),
-        F.lit(None).cast("int").alias("partition"),
-        F.lit(None).cast("bigint").alias("offset"),
-        F.lit(None).cast("string").alias("file"),
-        ingested_at.alias("ingested_at"),
-        F.explode(F.array_repeat(text.cast("binary"), copies)).alias("value"),
-        F.to_date(ingested_at).alias("ingest_date"),
-    )
-
-
-def _is_in_sample(number: Column, percent: int) -> Column:
-    return F.pmod(F.xxhash64(number), F.lit(100)) < percent
+    began_s = int(time.time()) // _DAY_S * _DAY_S - _DAY_S
+    return spark.sql(_MESSAGES.format(messages=messages, duration_s=duration_s, began_s=began_s))
 
 
 if __name__ == "__main__":

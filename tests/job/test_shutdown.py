@@ -72,42 +72,34 @@ def write_batch_logs(query_folder: Path, *, started: int, committed: int, offset
 class Query:
     """An idle query; `stop` writes its last micro-batches into its logs."""
 
-    isActive = True  # noqa: N815 - PySpark's name
-    lastProgress = None  # noqa: N815
+    lastProgress = None  # noqa: N815 - PySpark's name
 
-    def __init__(self, folder: Path, *, started: int = 3, committed: int = 3) -> None:
-        self.name = folder.name
+    def __init__(
+        self,
+        folder: Path,
+        *,
+        started: int = 3,
+        committed: int = 3,
+        never: threading.Event | None = None,
+        error: str | None = None,
+    ) -> None:
+        """With `never` it has not caught up when the time is over; with an error it has failed."""
+        self.name, self.isActive = folder.name, error is None
         self.status = {"isTriggerActive": False}
         self.is_stopped = False
         self._folder, self._started, self._committed = folder, started, committed
+        self._never, self._error = never, error
 
     def processAllAvailable(self) -> None:  # noqa: N802
-        pass
+        if self._never is not None:
+            self._never.wait()
 
-    def exception(self) -> None:
-        return None
+    def exception(self) -> str | None:
+        return self._error
 
     def stop(self) -> None:
         self.is_stopped = True
         write_batch_logs(self._folder, started=self._started, committed=self._committed)
-
-
-class SlowQuery(Query):
-    """A query that has not caught up when the time is over."""
-
-    def __init__(self, folder: Path, never: threading.Event, **batches: int) -> None:
-        super().__init__(folder, **batches)
-        self._never = never
-
-    def processAllAvailable(self) -> None:  # noqa: N802
-        self._never.wait()
-
-
-class FailedQuery(Query):
-    isActive = False  # noqa: N815
-
-    def exception(self) -> str:  # type: ignore[override]
-        return "no space left"
 
 
 @pytest.fixture
@@ -162,7 +154,7 @@ def test_sessions_may_be_behind_if_rollup_has_not_read_all_changes_in_time(
     tmp_path: Path, never: threading.Event, started: int
 ) -> None:
     lines = [BEHIND] if started == 3 else [CUT_OFF.format("rollup"), BEHIND]
-    assert stop_and_collect(tmp_path, SlowQuery(tmp_path / "rollup", never, started=started)) == ([], lines)
+    assert stop_and_collect(tmp_path, Query(tmp_path / "rollup", never=never, started=started)) == ([], lines)
 
 
 @pytest.mark.usefixtures("never")
@@ -182,14 +174,14 @@ def test_a_checkpoint_that_cannot_be_read_ends_a_stop_unless_a_query_had_failed(
     monkeypatch.setattr(shutdown, "has_unfinished_batch", raise_checkpoint_error)
     with pytest.raises(CheckpointError):
         stop_and_collect(tmp_path)
-    causes, lines = stop_and_collect(tmp_path, FailedQuery(tmp_path / "archive"))
+    causes, lines = stop_and_collect(tmp_path, Query(tmp_path / "archive", error="no space left"))
     assert causes == ["query archive stopped: no space left"]
     assert "is not known" in lines[-1]
 
 
 def test_a_failed_query_is_reported_with_its_cause_and_not_as_cut_off(tmp_path: Path) -> None:
     lines = ["query archive stopped: no space left"]
-    assert stop_and_collect(tmp_path, FailedQuery(tmp_path / "archive", started=4)) == (lines, lines)
+    assert stop_and_collect(tmp_path, Query(tmp_path / "archive", error="no space left", started=4)) == (lines, lines)
 
 
 def test_the_micro_batches_of_a_run_add_up() -> None:

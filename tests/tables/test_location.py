@@ -70,36 +70,33 @@ def spark(place: str = "", **conf: str) -> SimpleNamespace:
     return SimpleNamespace(conf=SimpleNamespace(get=conf.get), sql=lambda _query: SimpleNamespace(collect=lambda: rows))
 
 
-def at(text: str) -> TableLocation:
-    return TableLocation(parse_location(text))
+ON_S3 = "s3a://games/tables"
+FOR_SEVERAL_DRIVERS = "io.delta.storage.S3DynamoDBLogStore"
 
 
 @pytest.mark.parametrize(
-    "conf",
+    ("location", "conf", "is_warned"),
     [
-        {},
-        {SETTING: "io.delta.storage.S3SingleDriverLogStore"},
-        {"spark.delta.logStore.class": "io.delta.storage.HDFSLogStore"},
-        {"spark.delta.logStore.s3.impl": "io.delta.storage.S3DynamoDBLogStore"},  # of another scheme
+        (ON_S3, {}, True),
+        (ON_S3, {SETTING: "io.delta.storage.S3SingleDriverLogStore"}, True),
+        (ON_S3, {"spark.delta.logStore.class": "io.delta.storage.HDFSLogStore"}, True),
+        (ON_S3, {"spark.delta.logStore.s3.impl": FOR_SEVERAL_DRIVERS}, True),  # of another scheme
+        (ON_S3, {SETTING: FOR_SEVERAL_DRIVERS}, False),
+        (ON_S3, {SETTING.removeprefix("spark."): FOR_SEVERAL_DRIVERS}, False),
+        (ON_S3, {"spark.delta.logStore.class": FOR_SEVERAL_DRIVERS}, False),
+        ("hdfs://host/tables", {}, False),
+        ("abfss://games@host/tables", {}, False),
+        ("gs://games/tables", {}, False),
+        ("/mnt/games", {}, False),
     ],
 )
-def test_tables_on_s3_have_one_driver(conf: dict[str, str]) -> None:
-    warning = single_driver_warning(spark(**conf), at("s3a://games/tables"))
-    assert warning is not None
-    assert "LogStore lets a commit of one driver replace another's" in warning
-    assert "\n" not in warning
-
-
-@pytest.mark.parametrize("setting", [SETTING, SETTING.removeprefix("spark."), "spark.delta.logStore.class"])
-def test_a_log_store_for_several_drivers_needs_no_warning(setting: str) -> None:
-    conf = {setting: "io.delta.storage.S3DynamoDBLogStore"}
-    assert single_driver_warning(spark(**conf), at("s3a://games/tables")) is None
-
-
-@pytest.mark.parametrize("location", ["hdfs://host/tables", "abfss://games@host/tables", "gs://games/tables"])
-def test_other_storages_refuse_the_second_commit(location: str) -> None:
-    assert single_driver_warning(spark(), at(location)) is None
-    assert single_driver_warning(spark(), TableLocation(Path("/mnt/games"))) is None
+def test_where_a_commit_may_replace_another_drivers_one_line_says_so(
+    location: str, conf: dict[str, str], *, is_warned: bool
+) -> None:
+    warning = single_driver_warning(spark(**conf), TableLocation(parse_location(location)))
+    assert (warning is not None) is is_warned
+    assert warning is None or "LogStore lets a commit of one driver replace another's" in warning
+    assert warning is None or "\n" not in warning
 
 
 def test_the_tables_of_a_catalog_may_be_on_s3(monkeypatch: pytest.MonkeyPatch) -> None:
