@@ -87,18 +87,12 @@ class _Ticks:
     def fresh(self) -> list[Any]:
         """Wait a moment; returns the micro-batches that ended since the last call, in their order."""
         _wait(self._query, _POLL_S)
-        fresh = [tick for tick in self._recent() if tick["batchId"] > self._newest]
+        fresh = [tick for tick in self._query.recentProgress if tick["batchId"] > self._newest]
         if fresh:
             self._newest = fresh[-1]["batchId"]
         observed = (tick["observedMetrics"].get("changes") for tick in fresh)
         self.started += sum(counts["started"] for counts in observed if counts is not None)
         return fresh
-
-    def _recent(self) -> list[Any]:
-        try:
-            return self._query.recentProgress
-        except LookupError:  # as in sessionization.spark.output.progress: the clock was set back
-            return []
 
 
 def _wait_for_warm_up(ticks: _Ticks, scenario: Scenario, progress: list[BatchProgress]) -> int:

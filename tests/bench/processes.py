@@ -12,7 +12,7 @@ def cpu_s() -> Counter[str]:
     used: Counter[str] = Counter()
     for pid, kind in _processes(os.getpid()):
         if fields := _stat(pid):
-            used[kind] += _seconds(fields[11:15])
+            used[kind] += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return used
 
 
@@ -45,10 +45,6 @@ def _program(pid: int) -> str:
 def _stat(pid: int) -> list[str]:
     """The fields of /proc/PID/stat from the third on; empty if the process has ended."""
     return " ".join(_lines(pid, "stat")).rpartition(")")[2].split()
-
-
-def _seconds(fields: list[str]) -> float:
-    return sum(map(int, fields)) / os.sysconf("SC_CLK_TCK")
 
 
 def _lines(pid: int | str, name: str) -> list[str]:

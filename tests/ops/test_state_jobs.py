@@ -83,14 +83,13 @@ def test_the_state_of_a_job_is_shown_and_every_entry_and_timer_is_read(
     assert sums == {"devices": 3, "live": 2, "closed": 1, "pending_ends": 1, "timers": len(timers)}
 
 
-def test_a_folder_without_state_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    with pytest.raises(ConfigurationError, match="holds no state"):
-        StateReader(spark, tmp_path).sessions()
-
-
-def test_a_state_before_its_first_micro_batch_is_refused(spark: SparkSession, tmp_path: Path) -> None:
-    (tmp_path / "sessionize" / "state").mkdir(parents=True)
-    with pytest.raises(ConfigurationError, match=r"cannot be read .* try again after the next micro-batch"):
+@pytest.mark.parametrize(
+    ("folder", "refusal"),
+    [("sessionize", "holds no state"), ("sessionize/state", "cannot be read .* try again after the next micro-batch")],
+)
+def test_a_state_that_is_not_there_is_refused(spark: SparkSession, tmp_path: Path, folder: str, refusal: str) -> None:
+    (tmp_path / folder).mkdir(parents=True)
+    with pytest.raises(ConfigurationError, match=refusal):
         StateReader(spark, tmp_path).sessions()
 
 

@@ -34,8 +34,7 @@ pytestmark = pytest.mark.spark
 
 
 READ_BY_OTHER_TESTS = (
-    *("live_sessions", "session_quality", "session_flow"),  # test_long_sessions
-    *("concurrent_sessions", "account_sessions"),  # test_account_views
+    *("live_sessions", "session_quality", "session_flow", "concurrent_sessions", "account_sessions"),  # test_views
     *("stream_health", "freshness"),  # test_dashboard_queries
 )
 """Views that those tests read with rows in them."""
