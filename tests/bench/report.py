@@ -112,8 +112,8 @@ def titled(scenario: Scenario, side: str, results: Results) -> str:
 def describe_run(root: Path) -> str:
     """The command, the machine, the commit and the date of a run."""
     changed = ", with changes" if _git(root, "status", "--porcelain", "lib", "tests") else ""
-    model = re.search(r"model name\s*: (.*)", _read("/proc/cpuinfo"))
-    memory = re.search(r"MemTotal: *(\d+)", _read("/proc/meminfo"))
+    model = re.search(r"model name\s*: (.*)", Path("/proc/cpuinfo").read_text())
+    memory = re.search(r"MemTotal: *(\d+)", Path("/proc/meminfo").read_text())
     parts = [
         f"{os.cpu_count()} cores",
         model.group(1).strip() if model else platform.machine(),
@@ -162,13 +162,6 @@ def _spread(values: Sequence[float]) -> str:
 
 def _number(value: float) -> str:
     return f"{value:,.2f}" if abs(value) < 10 else f"{value:,.0f}"
-
-
-def _read(path: str) -> str:
-    try:
-        return Path(path).read_text(encoding="utf-8")
-    except OSError:  # not Linux
-        return ""
 
 
 def _git(root: Path, *words: str) -> str:

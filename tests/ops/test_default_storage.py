@@ -38,9 +38,6 @@ def folder(spark: SparkSession, tmp_path: Path) -> Iterator[Path]:
     hadoop.set(DEFAULT, before)
 
 
-def say(_line: str) -> None: ...
-
-
 def places(folder: Path) -> dict[str, Any]:
     return {"warehouse": folder / "tables", "checkpoints": folder / "checkpoints"}
 
@@ -48,10 +45,10 @@ def places(folder: Path) -> dict[str, Any]:
 @pytest.mark.parametrize(
     "job",
     [
-        lambda folder: maintain(settings_of(MaintainSettings, **places(folder)), say, threading.Event()),
-        lambda folder: erase(settings_of(EraseSettings, **places(folder), account=("a",)), say),
-        lambda folder: backfill(settings_of(BackfillSettings, **places(folder)), say),
-        lambda folder: rescale(settings_of(RescaleSettings, checkpoints=folder / "checkpoints", partitions=3), say),
+        lambda folder: maintain(settings_of(MaintainSettings, **places(folder)), print, threading.Event()),
+        lambda folder: erase(settings_of(EraseSettings, **places(folder), account=("a",)), print),
+        lambda folder: backfill(settings_of(BackfillSettings, **places(folder)), print),
+        lambda folder: rescale(settings_of(RescaleSettings, checkpoints=folder / "checkpoints", partitions=3), print),
     ],
     ids=["maintain", "erase", "backfill", "rescale"],
 )

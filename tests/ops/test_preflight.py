@@ -12,9 +12,8 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
-from sessionization.hadoop_path import HadoopPath
 from sessionization.ops import preflight as module
-from sessionization.ops.preflight import NAME, check_input, check_storage, preflight
+from sessionization.ops.preflight import NAME, check_storage, preflight
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
@@ -187,11 +186,6 @@ def test_storage_that_cannot_rename_or_reads_what_was_there_before_is_refused(
     monkeypatch.setattr(Path, "read_text", lambda *_args, **_options: "1" + "x" * module._BYTES)
     with pytest.raises(ConfigurationError, match="does not hold what was just written"):
         check_storage(folder / "checkpoints" / "preflight")
-
-
-def test_an_input_at_a_uri_is_looked_for_and_not_counted(spark: SparkSession, folder: Path) -> None:
-    place = HadoopPath(f"file:{folder}/input")
-    assert check_input(place) == "pc_sessions is there; console_sessions is missing so far"
 
 
 def refuse() -> NoReturn:

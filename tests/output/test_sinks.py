@@ -160,15 +160,6 @@ def test_each_table_is_compacted_and_the_logs_are_cleaned_up_in_turn(
     assert check_lease.call_count == len(every)
 
 
-def test_a_repeated_micro_batch_is_written_once(spark: SparkSession, location: TableLocation) -> None:
-    reports: list = []
-    batch = spark.createDataFrame([a_change(), a_change(session_id=2)], OUTPUT_SCHEMA)
-    for _ in range(2):
-        changes_sink(location, reports)(batch, 5)
-    assert location.read(spark.read, SESSION_CHANGES).count() == 2
-    assert [(report.batch_id, report.rows_in, report.started) for report in reports] == [(5, 2, 2)] * 2
-
-
 def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     spark: SparkSession, location: TableLocation
 ) -> None:

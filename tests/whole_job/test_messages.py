@@ -11,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.checkpoints import last_committed
-from tests.support.job import ENTRY, Ended, Job, run_to_end
+from tests.support.job import ENTRY, Ended, Job
 from tests.support.metrics_endpoint import free_port
 from tests.support.tables import read_tables
 
@@ -88,11 +88,6 @@ def test_a_wrong_option_is_refused_with_one_line(tmp_path: Path, wrong: Options,
     assert message in refusal(start(tmp_path, right | wrong))
     # Spark's log would be in this folder.
     assert not (tmp_path / "checkpoints").exists()
-
-
-def test_a_refused_process_prints_one_line(tmp_path: Path) -> None:
-    line = refusal(run_to_end("--input=nowhere", "--warehouse=warehouse", "--checkpoints=checkpoints", cwd=tmp_path))
-    assert line.startswith("--input nowhere cannot be read (No such file or directory): ")
 
 
 @pytest.mark.long
