@@ -69,8 +69,11 @@ CHANGES = [
     # An orphaned End of ANN, then a Start of BOB: the row is BOB's, and the end that it shows is ANN's.
     an_end(10, ANN, "d4", end_reason="orphaned", started_ms=None, duration_ms=None),
     a_change(device_id="d4", session_id=10, account_id=BOB),
+    # A Start of ANN, then an End that names BOB: the row is ANN's, and the End's change is BOB's.
+    a_change(device_id="d5", session_id=12, account_id=ANN), an_end(12, BOB, "d5"),
 ]  # fmt: skip
 OTHER_SESSIONS = {("d1", 2, BOB), ("d2", 4, BOB), ("d1", 9, CID), ("d4", 10, BOB)}
+OTHER_CHANGES = OTHER_SESSIONS | {("d5", 12, BOB)}
 
 
 @pytest.fixture
@@ -163,7 +166,7 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     }
 
     receipt = ops.erase(settings, lambda _: None)
-    assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
+    assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_CHANGES
     assert sessions_in(spark, location, SESSION_PREDICTIONS) == OTHER_SESSIONS
     for table in (SESSIONS, BACKFILL):
         rows = location.read(spark.read, table).collect()
@@ -180,8 +183,8 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     assert positions == [a_position] * len(ANN_MESSAGES + OTHER_MESSAGES), (
         "a file without a row would be read again by a warm start"
     )
-    counts = {"raw_events": 9, "quarantine": 2, "session_changes": 7, "sessions_backfill": 3, "sessions": 3}
-    counts |= {"session_predictions": 3}
+    counts = {"raw_events": 9, "quarantine": 2, "session_changes": 8, "sessions_backfill": 4, "sessions": 4}
+    counts |= {"session_predictions": 4}
     assert receipt.deleted == counts
     assert (receipt.unnamed, receipt.state) == (2, 2)
     assert ANN not in str(receipt)
@@ -207,7 +210,7 @@ def test_an_erasure_is_refused_until_rollup_has_read_all_changes(
     assert messages(spark, location, RAW_EVENTS) == sorted(ANN_MESSAGES + OTHER_MESSAGES)
 
     catch_up(spark, location, settings.state.checkpoints)
-    assert ops.erase(settings, lambda _: None).deleted["sessions"] == 4
+    assert ops.erase(settings, lambda _: None).deleted["sessions"] == 5
     catch_up(spark, location, settings.state.checkpoints)
     assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS
 
@@ -230,9 +233,9 @@ def test_sessions_deleted_by_retention_are_found_through_their_changes_even_by_a
         patch.setattr(ops._Erasure, "_delete_matching", cut_off)
         with pytest.raises(InterruptedError):
             ops.erase(settings, lambda _: None)
-    assert sessions_in(spark, location, SESSION_CHANGES) > OTHER_SESSIONS
+    assert sessions_in(spark, location, SESSION_CHANGES) > OTHER_CHANGES
     ops.erase(settings, lambda _: None)
-    assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_SESSIONS
+    assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_CHANGES
     assert sessions_in(spark, location, SESSIONS) == OTHER_SESSIONS - {("d2", 4, BOB)}
     assert messages(spark, location, RAW_EVENTS) == sorted(OTHER_MESSAGES)
 

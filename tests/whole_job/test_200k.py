@@ -25,9 +25,17 @@ pytestmark = [pytest.mark.job, pytest.mark.long]
 
 SHARE = float(os.environ.get("SESSIONIZATION_E2E_SHARE", "0.05"))
 EVENTS, MALFORMED, SESSIONS = round(200_000 * SHARE), round(1_000_000 * SHARE), round(100_000 * SHARE)
-# Four minutes of an evening at any size, so that files and sessions per device stay the same.
-RATE = EVENTS / 200
-EVENING = {"rate": RATE, "session_length": "10s", "devices": round(8 * RATE), "dirt": 0.2, "file_interval": "400ms"}
+# As long an evening at any size, so that files and sessions per device stay the same.
+EVENING_S = 200
+RATE = EVENTS / EVENING_S
+EVENING = {
+    "duration": f"{EVENING_S}s",
+    "rate": RATE,
+    "session_length": "10s",
+    "devices": round(8 * RATE),
+    "dirt": 0.2,
+    "file_interval": "400ms",
+}
 
 
 def start(session_id: int) -> bytes:
@@ -45,7 +53,8 @@ def test_every_line_of_a_full_folder_is_archived_once_and_accounted_for(tmp_path
     job = Job(tmp_path)
     deliver(job.input / "pc_sessions", "malformed", [b'{"appSessionId":%d,' % number for number in range(MALFORMED)])
     deliver(job.input / "pc_sessions", "one-device", [start(number) for number in range(SESSIONS)])
-    Evening(tmp_path / "staging", events=EVENTS, **EVENING).release(job.input)
+    evening = Evening(tmp_path / "staging", **EVENING)
+    evening.release(job.input)
     job.run_until_done()
 
     tables, oracle = read_tables(job.warehouse), build_oracle(job.checkpoints, Rules())
@@ -55,7 +64,7 @@ def test_every_line_of_a_full_folder_is_archived_once_and_accounted_for(tmp_path
         (path.parent.name, line) for path in job.input.glob("*/*.json") for line in path.read_bytes().splitlines()
     )
     assert Counter((row["stream"], row["value"]) for row in tables["raw_events"]) == lines
-    assert lines.total() == EVENTS + MALFORMED + SESSIONS
+    assert lines.total() == evening.written.messages + MALFORMED + SESSIONS
     started = Counter(row["device_id"] for row in tables["session_changes"] if row["change"] == "started")
     assert started["one"] == SESSIONS
     assert [row["device_id"] for row in tables["sessions"] if row["status"] == "live"].count("one") == 1

@@ -19,7 +19,7 @@ pytestmark = [pytest.mark.job, pytest.mark.long]
 
 RATE = 20
 EVENING = {
-    "events": 2_000,
+    "duration": "100s",
     "rate": RATE,
     "session_length": "10s",
     "devices": 8 * RATE,
