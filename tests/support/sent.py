@@ -7,13 +7,7 @@ from pathlib import Path
 
 
 def message(
-    session_id: int,
-    event: str,
-    device_id: str,
-    at: datetime | None = None,
-    *,
-    id_field: str = "hostPcId",
-    **more: object,
+    session_id: int, event: str, device_id: str, at: datetime | None = None, id_field: str = "hostPcId", **more: object
 ) -> bytes:
     """A `Start` or an `EndBi`, by default of now; `more` are further fields."""
     at = at or datetime.now(UTC)

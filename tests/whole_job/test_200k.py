@@ -26,16 +26,11 @@ pytestmark = [pytest.mark.job, pytest.mark.long]
 SHARE = float(os.environ.get("SESSIONIZATION_E2E_SHARE", "0.05"))
 EVENTS, MALFORMED, SESSIONS = round(200_000 * SHARE), round(1_000_000 * SHARE), round(100_000 * SHARE)
 # As long an evening at any size, so that files and sessions per device stay the same.
-EVENING_S = 200
-RATE = EVENTS / EVENING_S
+RATE = EVENTS / 200
 EVENING = {
-    "duration": f"{EVENING_S}s",
-    "rate": RATE,
-    "session_length": "10s",
-    "devices": round(8 * RATE),
-    "dirt": 0.2,
+    "duration": "200s", "rate": RATE, "session_length": "10s", "devices": round(8 * RATE), "dirt": 0.2,
     "file_interval": "400ms",
-}
+}  # fmt: skip
 
 
 def start(session_id: int) -> bytes:
