@@ -134,7 +134,7 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
     Until the body has ended, that session is the caller's for `job_session`. `conf` is as there. Yields where the
     engine logs, for messages; None where no setting is a URI. Raises `ConfigurationError` as `spark_session` does.
     """
-    if not has_uri(settings):
+    if not any(isinstance(place, HadoopPath) for _, place in locations(settings)):
         yield None
         return
     log_file = None
@@ -142,30 +142,11 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
         log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
         say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
     log_place = describe_log(log_file)
-    with job_session(log_file, conf, TIME_ZONE_CONF) as spark, replaced_checkpoint_files(spark):
+    with job_session(log_file, conf, TIME_ZONE_CONF) as spark:
+        # A local session has another setting, for its disk (docs/adr/0031-renames-without-processes.md).
+        if spark.conf.get(_MANAGER, None) == KEEPS_FILES:
+            spark.conf.set(_MANAGER, REPLACES_FILES)
         yield log_place
-
-
-@contextlib.contextmanager
-def replaced_checkpoint_files(spark: SparkSession) -> Iterator[None]:
-    """During the body a repeated micro-batch replaces files of its first attempt also where the checkpoint is at a URI.
-
-    A local session has another setting, for its disk (docs/adr/0031-renames-without-processes.md).
-    """
-    if spark.conf.get(_MANAGER, None) != KEEPS_FILES:
-        yield
-        return
-    spark.conf.set(_MANAGER, REPLACES_FILES)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Py4JError):  # the engine may have died
-            spark.conf.set(_MANAGER, KEEPS_FILES)
-
-
-def has_uri(settings: BaseModel) -> bool:
-    """Whether a location is a URI, which the engine reads."""
-    return any(isinstance(place, HadoopPath) for _, place in locations(settings))
 
 
 def _refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
