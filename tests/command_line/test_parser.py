@@ -9,10 +9,11 @@ import pytest
 from sessionization.command_line import parser
 from sessionization.errors import ConfigurationError
 from tests.command_line.example import Colour, Options
+from tests.support import command_line
 
 
 def parse(*argv: str) -> Options:
-    return parser.parse_settings(Options, argv, "job")
+    return command_line.parse(Options, argv, "job")
 
 
 def test_every_option_reaches_its_field() -> None:
