@@ -47,13 +47,11 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
             (callbacks.say_progress if "events" in line else callbacks.say)(line)
         callbacks.listeners[0](BatchProgress("sessionize", 1, 1_000, 5, 100, NONE, Percentiles(10, 30, 31)))
         callbacks.listeners[0](BatchProgress("sessionize", 2, 2_000, 5, 100, NONE))
-        callbacks.listeners[0](BatchProgress("archive", 2, 2_000, 5, 100, NONE))
-        callbacks.opened(None, None)
+        callbacks.listeners[0](BatchProgress("rollup", 2, 2_000, 5, 100, NONE, live=40))
         seen["stopped"] = stop.wait((settings.run_for_ms or 0) / 1_000)
         return SUMMARY
 
     monkeypatch.setattr(runs, "run", run)
-    monkeypatch.setattr(run_in_notebook, "count_live_sessions", lambda *_: 40)
     return seen
 
 
