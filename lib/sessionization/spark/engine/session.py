@@ -72,7 +72,7 @@ def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -
             )
             return with_conf(spark, DATABRICKS_CONF, remedy)
         return with_conf(spark, depends_on, "run the job on a cluster, because serverless compute takes few settings")
-    if _has_context():
+    if active_context() is not None:
         remedy = "set them where the session is created (--conf NAME=VALUE), next to other extensions that are there"
         conf = OPEN_SOURCE_CONF if depends_on is None else {**depends_on, **DELTA_CONF}
         return with_conf(_with_delta(SparkSession.builder.getOrCreate()), conf, remedy)
@@ -171,7 +171,7 @@ def _refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> N
 
 def is_callers_session() -> bool:
     """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
-    return on_databricks() or _has_context() or _is_submitted()
+    return on_databricks() or active_context() is not None or _is_submitted()
 
 
 def describe_log(log_file: Path | None) -> str:
@@ -198,11 +198,6 @@ def cores_of(spark: SparkSession) -> int | None:
         return spark.sparkContext.defaultParallelism
     except PySparkException:
         return None
-
-
-def _has_context() -> bool:
-    """Whether this process has a Spark context already."""
-    return active_context() is not None
 
 
 def _is_submitted() -> bool:

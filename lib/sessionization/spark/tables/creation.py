@@ -28,7 +28,7 @@ def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
 def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
     """Make `owner` the checkpoint that owns all tables. The previous owner is refused from then on."""
     for table in TABLES:
-        if location.owner(spark, table) != owner:
+        if location.properties(spark, table).get(OWNER_PROPERTY) != owner:
             spark.sql(location.set_properties_sql(table, {OWNER_PROPERTY: owner}))
 
 

@@ -64,10 +64,6 @@ class TableLocation:
         catalog, _, schema = text.partition(".")
         return cls(None, catalog, schema)
 
-    def registered_name(self, name: str) -> str:
-        """The name of a model in MLflow's registry: in Unity Catalog it is in the schema of the tables."""
-        return name if self.warehouse is not None else f"{self.catalog}.{self.schema}.{name}"
-
     def __str__(self) -> str:
         return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"
 
@@ -141,10 +137,6 @@ class TableLocation:
     def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
         """The statement that sets properties of a table."""
         return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({properties_sql(properties)})"
-
-    def owner(self, spark: SparkSession, table: Table) -> str | None:
-        """The checkpoint whose queries write a table; None where something else created the table."""
-        return self.properties(spark, table).get(OWNER_PROPERTY)
 
     def refuse_other_owner(self, spark: SparkSession, checkpoints: AnyPath) -> None:
         """Check that the folder is the checkpoint whose queries write the tables.
