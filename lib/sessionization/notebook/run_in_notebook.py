@@ -14,7 +14,6 @@ from sessionization.clock import utc, wall_clock_ms
 from sessionization.command_line.widgets import WidgetBar, is_run_by_a_job
 from sessionization.databricks import driver_log_folder
 from sessionization.job import sessionize_job
-from sessionization.job.sessionize_job import JobCallbacks
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress
@@ -84,9 +83,8 @@ def run_and_show(
     def chart() -> pd.DataFrame:
         return pd.DataFrame(rows, columns=["time (UTC)", *newest]).set_index("time (UTC)").astype(float)
 
-    callbacks = JobCallbacks(notes.setdefault, (listen,), say_progress=progress.append)
     with ThreadPoolExecutor(1, thread_name_prefix="stream") as threads:
-        running = threads.submit(sessionize_job.run, settings, stop, callbacks)
+        running = threads.submit(sessionize_job.run, settings, stop, notes.setdefault, (listen,), progress.append)
         try:
             while not running.done():
                 try:
