@@ -69,21 +69,17 @@ def _create_or_check(
 ) -> None:
     if not location.exists(spark, table):
         if not may_create:
-            raise lost_table(location, table)
+            msg = (
+                f"table {table.name} is missing in {location}, but the checkpoint says that it was written: "
+                "bring the table back, or start with a new --checkpoints folder and an empty location for the tables"
+            )
+            raise CheckpointError(msg)
         create_table(spark, location, table, owner)
     advice = (
         "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for "
         "the tables"
     )
     location.check_owner(spark, table, owner, advice)
-
-
-def lost_table(location: TableLocation, table: Table) -> CheckpointError:
-    """The error for a table that is missing although its checkpoint has been used."""
-    return CheckpointError(
-        f"table {table.name} is missing in {location}, but the checkpoint says that it was written: "
-        "bring the table back, or start with a new --checkpoints folder and an empty location for the tables"
-    )
 
 
 def create_table(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
