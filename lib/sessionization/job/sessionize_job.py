@@ -20,7 +20,7 @@ from sessionization.job.preparation import (
 from sessionization.job.queries import Queries
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
-from sessionization.job.summary import ClockCheck, RunningTotals, count_live_sessions, progress_line, summary_lines
+from sessionization.job.summary import ClockCheck, RunningTotals, progress_line, summary_lines
 from sessionization.ml.runs import track_in_mlflow
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -36,6 +36,7 @@ from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
 from sessionization.stop_signals import stop_after, stop_on_signals
 
 
@@ -158,7 +159,7 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
 
 def _count_live(context: JobContext) -> int | None:
     try:
-        return count_live_sessions(context.spark, context.location)
+        return context.location.read(context.spark.read, SESSIONS).where("status = 'live'").count()
     except (PySparkException, Py4JError) as error:  # the tables are complete without the count
         context.say(f"the summary is incomplete, the tables are not: {root_cause(str(error))}")
         return None
