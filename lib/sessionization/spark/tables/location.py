@@ -136,7 +136,8 @@ class TableLocation:
 
     def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
         """The statement that sets properties of a table."""
-        return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({properties_sql(properties)})"
+        written = ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
+        return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({written})"
 
     def refuse_other_owner(self, spark: SparkSession, checkpoints: AnyPath) -> None:
         """Check that the folder is the checkpoint whose queries write the tables.
@@ -244,11 +245,6 @@ class TableLocation:
 
     def _has_log(self, table: Table) -> bool:
         return (self.folder_of(table.name) / "_delta_log").is_dir()
-
-
-def properties_sql(properties: Mapping[str, str]) -> str:
-    """Properties as Spark SQL writes them."""
-    return ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
 
 
 def quoted_text(text: str) -> str:
