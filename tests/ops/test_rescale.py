@@ -7,12 +7,12 @@ from functools import partial
 from pathlib import Path
 
 import pytest
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError, StateError
 from sessionization.ops import rescale as rescaling
 from sessionization.ops.maintenance_settings import RescaleSettings
-from sessionization.ops.rescale import rescale
+from sessionization.ops.rescale import Fingerprint, rescale
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -126,7 +126,7 @@ def test_a_state_that_cannot_be_rescaled_is_refused_and_unchanged(
     (tmp_path / "commit").rename(commit)
 
     before = contents(checkpoints)
-    monkeypatch.setattr(rescaling, "fingerprint", lambda *_: (Row(rows=1, hash=7),) * 2)
+    monkeypatch.setattr(rescaling, "fingerprint", lambda *_: Fingerprint(1, 7, 1, 7))
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(type(spark), "_streamingCheckpointManager", property(lambda _: None.missing))
         with pytest.raises(ConfigurationError, match="cannot repartition a state"):
@@ -150,7 +150,7 @@ def test_a_rescale_that_was_cut_off_is_finished_with_the_same_number(checkpoints
 
 
 def test_a_state_that_differs_after_a_rescale_is_an_error(checkpoints: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    fingerprints = iter([(Row(rows=1, hash=7), Row(rows=1, hash=timers)) for timers in (7, 8)])
+    fingerprints = iter((Fingerprint(1, 7, 1, 7), Fingerprint(1, 8, 1, 7)))
     monkeypatch.setattr(rescaling, "fingerprint", lambda *_: next(fingerprints))
     monkeypatch.setattr(rescaling, "_repartition", lambda *_: None)
     with pytest.raises(StateError, match="the state is not what it was"):

@@ -2,10 +2,11 @@
 
 import contextlib
 import threading
+from typing import NamedTuple
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization import private_spark
@@ -24,20 +25,23 @@ from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 
 
-def fingerprint(state: StateReader, partitions: int | None) -> tuple[Row, Row]:
-    """Of the entries and of the timers the number of `rows`, and a `hash` of all, in whatever order they come.
+class Fingerprint(NamedTuple):
+    """Summary of a state: how many entries and timers, and sums of their hashes.
 
     It leaves out what lies in another partition than its grouping key's, where the stream would not find it.
     """
+
+    entries: int
+    entries_hash: int
+    timers: int
+    timers_hash: int
+
+
+def fingerprint(state: StateReader, partitions: int | None) -> Fingerprint:
     is_in_place = F.col("partition") == F.pmod(F.hash("grouping_key"), F.lit(partitions))
-    entries, timers = (
-        rows.where(is_in_place)
-        .drop("partition")
-        .selectExpr("count(*) AS rows", "sum(CAST(xxhash64(*) AS decimal(38, 0))) AS hash")
-        .collect()[0]
-        for rows in (state.entries(), state.timers())
-    )
-    return entries, timers
+    placed = (rows.where(is_in_place).drop("partition") for rows in (state.entries(), state.timers()))
+    entries, timers = map(_count_and_hash, placed)
+    return Fingerprint(*entries, *timers)
 
 
 def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = None) -> None:
@@ -66,8 +70,7 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
             say(f"the state has {partitions} partitions already: there is nothing to do")
             return
         before = fingerprint(state, former)
-        entries, timers = before
-        say(f"{entries.rows:,} entries and {timers.rows:,} timers in {former} partitions")
+        say(f"{before.entries:,} entries and {before.timers:,} timers in {former} partitions")
         began_ms = wall_clock_ms()
         check_lease()
         _repartition(spark, checkpoint.folder, partitions)
@@ -79,7 +82,7 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
                 f"put the copy of --checkpoints {checkpoint.folder} back"
             )
             raise StateError(msg)
-        say(f"{entries.rows:,} entries and {timers.rows:,} timers in {partitions} partitions, the same as before")
+        say(f"{after.entries:,} entries and {after.timers:,} timers in {partitions} partitions, the same as before")
 
 
 def _repartition(spark: SparkSession, folder: AnyPath, partitions: int) -> None:
@@ -99,3 +102,11 @@ def _repartition(spark: SparkSession, folder: AnyPath, partitions: int) -> None:
             "was cut off, give the same number, and the stream cannot start before that"
         )
         raise StateError(msg) from error
+
+
+def _count_and_hash(rows: DataFrame) -> tuple[int, int]:
+    """The number of rows, and a number that depends on every row and not on their order."""
+    hashed = F.sum(F.xxhash64(*rows.columns).cast("decimal(38, 0)"))
+    totals = rows.agg(F.count("*"), F.coalesce(hashed, F.lit(0))).first()
+    assert totals is not None
+    return int(totals[0]), int(totals[1])
