@@ -21,10 +21,12 @@ from rich.table import Table
 
 from sessionization.errors import ConfigurationError
 from sessionization.files import refuse_unwritable
-from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.job.sessionize_job import run
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import LAYOUT_FILE
+from sessionization.spark.engine.session import job_session
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import TABLES
 from sessionization.spark.tables.views import create_views
 from sessionization.stop_signals import stop_on_signals
 from sessionization.streams import STREAMS
@@ -124,8 +126,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
             "run_for": SECONDS * 1_000,
         }
     )
-    is_over = threading.Event()
-    refreshers: list[threading.Thread] = []
+    is_over, location = threading.Event(), TableLocation.of(settings.tables)
 
     def say(line: str) -> None:
         view.notes.append(line)
@@ -137,35 +138,37 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         if not console.is_terminal:
             console.print(line, markup=False)
 
+    def look(spark: SparkSession) -> None:
+        if not view.answers:
+            create_views(spark, location)
+            view.notes.clear()  # of the start
+        view.answers = answers(spark, console)
+
     def refresh(spark: SparkSession) -> None:
-        # More often would take cores from the job. A terminal shows the answers; a picture needs them too.
+        # More often would take cores from the job.
         while not is_over.wait(_REFRESH_S):
-            view.answers = answers(spark, console)
+            if not location.missing(spark, TABLES):
+                look(spark)
             if picture is not None and not is_over.is_set():
                 picture.write_text(view.picture(), encoding="utf-8")
 
-    def opened(spark: SparkSession, location: TableLocation) -> None:
-        view.notes.clear()
-        if continues:
-            say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
-        create_views(spark, location)
-        if console.is_terminal or picture is not None:
-            refreshers.append(threading.Thread(target=refresh, args=(spark,), daemon=True))
-            refreshers[0].start()
-
-    def stopped(spark: SparkSession, _: TableLocation) -> None:
-        is_over.set()
-        for refresher in refreshers:
-            refresher.join()  # its query needs the engine
-        view.answers = answers(spark, console)
-
-    continues = (folder / "checkpoints" / LAYOUT_FILE).is_file()
+    if (folder / "checkpoints" / LAYOUT_FILE).is_file():
+        say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
     say("Spark is starting (about 20 s); in this demo a session beats every 10 s")
     evening = ("--live", "300", "--rate", "20", "--duration", f"{SECONDS + 30}s", "--dirt", "0.1")
     simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
-        with stop_on_signals() as stop, Live(view, console=console, refresh_per_second=4, transient=True):
-            summary = run(settings, stop, JobCallbacks(say, (), opened, stopped, say_progress))
+        with (
+            stop_on_signals() as stop,
+            Live(view, console=console, refresh_per_second=4, transient=True),
+            job_session(folder / "engine.log") as spark,
+        ):
+            refresher = threading.Thread(target=refresh, args=(spark,), daemon=True)
+            refresher.start()
+            summary = run(settings, stop, say, say_progress=say_progress)
+            is_over.set()
+            refresher.join()
+            look(spark)
     finally:
         is_over.set()
         simulation.terminate()
@@ -174,7 +177,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     for (_, query), answer in zip(QUERIES, view.answers, strict=True):
         console.print(f"\n{query}", style="cyan", highlight=False, markup=False)
         console.print(answer)
-    console.print(f"\nThe tables are in {TableLocation.of(settings.tables)}. Ask your own question:", highlight=False)
+    console.print(f"\nThe tables are in {location}. Ask your own question:", highlight=False)
     demo_variable = "" if folder.name == ".demo" else f"DEMO={folder} "
     console.print(
         f'  make sql {demo_variable}Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan"

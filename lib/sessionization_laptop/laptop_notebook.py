@@ -10,6 +10,7 @@ import re
 import shlex
 from collections.abc import Mapping, Sequence
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 from pyspark.errors import PySparkException
@@ -57,13 +58,6 @@ class LaptopWidgets:
             raise ConfigurationError(msg) from None
 
 
-class LaptopDbutils:
-    """`dbutils` with the part that the notebooks use."""
-
-    def __init__(self, given: Mapping[str, str]) -> None:
-        self.widgets = LaptopWidgets(given)
-
-
 def set_up(*, players: bool = False) -> None:
     """Add these features to the calling notebook, with widget values that fit the demo's tables.
 
@@ -82,7 +76,8 @@ def set_up(*, players: bool = False) -> None:
     folder = notebook_tables_folder()
     given = _widget_values(folder)
     spark = _session(folder)
-    shell.push({"spark": spark, "dbutils": LaptopDbutils(given), "display": display})
+    dbutils = SimpleNamespace(widgets=LaptopWidgets(given))  # the part that the notebooks use
+    shell.push({"spark": spark, "dbutils": dbutils, "display": display})
     _teach_sql(shell, spark)
     if not (folder / WIDGETS_FILE).is_file():
         print(  # noqa: T201 - a notebook's output

@@ -31,7 +31,7 @@ def load_demo_tables(folder: Path, *, live: int = 150, dirt: float = 0.08, run_f
     """
     if (folder / WIDGETS_FILE).exists():
         return
-    from sessionization.job.sessionize_job import JobCallbacks, run
+    from sessionization.job.sessionize_job import run
     from sessionization.spark.engine.session import job_session
 
     (folder / INPUT).mkdir(parents=True, exist_ok=True)
@@ -51,7 +51,7 @@ def load_demo_tables(folder: Path, *, live: int = 150, dirt: float = 0.08, run_f
                     **differing_settings,
                 }
             )
-            run(settings, threading.Event(), JobCallbacks(_say))
+            run(settings, threading.Event(), _say)
     write_widget_values(folder, heartbeat="5s")
 
 

@@ -16,6 +16,7 @@ from sessionization.command_line.widgets import make_widgets, read_widgets
 from sessionization.durations import Duration
 from sessionization.errors import ConfigurationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from tests.support import command_line
 
 
 class Colour(StrEnum):
@@ -49,7 +50,7 @@ class Options(BaseModel):
 
 
 def parse(*argv: str) -> Options:
-    return parser.parse_settings(Options, argv, "job")
+    return command_line.parse(Options, argv, "job")
 
 
 def test_every_option_reaches_its_field() -> None:
@@ -199,11 +200,11 @@ def test_a_text_holds_the_values_of_an_option_that_may_be_repeated() -> None:
 
 
 def test_only_a_task_may_give_empty_options(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sys.argv", ["job.py", "--output=o", "--run-for=", "--source=kafka", "--fast=false"])
+    argv = ["--output=o", "--run-for=", "--source=kafka", "--fast=false"]
     with pytest.raises(SystemExit):
-        parser.parse_settings(Options, None, "job")
+        command_line.parse(Options, argv, "job")
     monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "18.2")
-    assert parser.parse_settings(Options, None, "job") == Options(output=Path("o"), source="kafka", fast=False)
+    assert command_line.parse(Options, argv, "job") == Options(output=Path("o"), source="kafka", fast=False)
 
 
 def test_every_option_is_a_widget_that_shows_its_default_and_is_read_from_it() -> None:

@@ -1,5 +1,6 @@
 """The session of a caller: the job sets what it can, and every other setting must have the right value."""
 
+import contextlib
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
@@ -11,16 +12,18 @@ from pyspark.errors import PySparkException
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.ops.maintenance_settings import InspectSettings
 from sessionization.spark.engine import session
 from sessionization.spark.engine.job_conf import DATABRICKS_CONF, MESSAGES_CONF, OPEN_SOURCE_CONF, TIME_ZONE_CONF
 from sessionization.spark.engine.session import (
     KEEPS_FILES,
     REPLACES_FILES,
     job_session,
-    replaced_checkpoint_files,
+    session_for_uris,
     spark_session,
     use_scheduler_pool,
 )
+from tests.support.settings import settings_of
 
 READ_ONLY, EXTENSIONS = "spark.scheduler.mode", "spark.sql.extensions"
 CHECKPOINT_FILES = "spark.sql.streaming.checkpointFileManagerClass"
@@ -214,9 +217,12 @@ def test_a_job_configures_and_stops_only_a_session_that_it_started(
     ("before", "after"),
     [(KEEPS_FILES, REPLACES_FILES), ("org.example.Abortable", "org.example.Abortable"), (None, None)],
 )
-def test_only_the_manager_that_keeps_older_files_is_replaced(before: str | None, after: str | None) -> None:
+def test_at_a_uri_only_the_manager_that_keeps_older_files_is_replaced(
+    before: str | None, after: str | None, monkeypatch: pytest.MonkeyPatch
+) -> None:
     found = {} if before is None else {CHECKPOINT_FILES: before}
-    conf = SimpleNamespace(get=found.get, set=found.__setitem__)
-    with replaced_checkpoint_files(SimpleNamespace(conf=conf)):
+    settings = settings_of(InspectSettings, checkpoints="hdfs://host/checkpoints")
+    engine = SimpleNamespace(conf=SimpleNamespace(get=found.get, set=found.__setitem__))
+    monkeypatch.setattr(session, "job_session", lambda *_: contextlib.nullcontext(engine))
+    with session_for_uris(settings, lambda _: None):
         assert found.get(CHECKPOINT_FILES) == after
-    assert found.get(CHECKPOINT_FILES) == before, "the session may be the caller's"

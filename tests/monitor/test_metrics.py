@@ -11,7 +11,7 @@ import pytest
 
 from sessionization.errors import ConfigurationError
 from sessionization.job.metrics import BOUNDS_S, COUNTERS, METRICS, PREFIX, Metrics, backlog, serve_metrics
-from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.job.sessionize_job import run
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from tests.support.monitored import (
@@ -138,7 +138,7 @@ def test_without_the_library_metrics_are_refused_before_anything_is_created(
     folders = {"input": tmp_path, "warehouse": tmp_path / "warehouse", "checkpoints": tmp_path / "checkpoints"}
     settings = settings_of(SessionizeSettings, **folders, metrics_port=9464)
     with pytest.raises(ConfigurationError, match=r"--metrics-port needs .* the extra metrics") as error:
-        run(settings, threading.Event(), JobCallbacks(lines.append))
+        run(settings, threading.Event(), lines.append)
     assert "\n" not in str(error.value)
     assert not (tmp_path / "checkpoints").exists()
     assert lines == []

@@ -11,8 +11,9 @@ from sessionization import databricks
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.job import sessionize_job as runs
 from sessionization.notebook import run_in_notebook
+from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.output.progress import BatchProgress, Percentiles
+from sessionization.spark.output.progress import BatchListener, BatchProgress, Percentiles
 from sessionization_laptop.laptop_notebook import LaptopWidgets
 from tests.support.settings import settings_of
 
@@ -40,20 +41,19 @@ def stream(monkeypatch: pytest.MonkeyPatch) -> dict[str, Any]:
     """Replace the stream by one that waits for a stop or for the end of `run_for`; records `run_for` and the stop."""
     seen: dict[str, Any] = {}
 
-    def run(settings: SessionizeSettings, stop: threading.Event, callbacks: runs.JobCallbacks) -> list[str]:
+    def run(
+        settings: SessionizeSettings, stop: threading.Event, say: Say, listeners: list[BatchListener], say_progress: Say
+    ) -> list[str]:
         seen["run_for"] = settings.run_for_ms
         for line in ("MLflow does not take this run", "3 events in", "MLflow does not take this run"):
-            assert callbacks.say_progress is not None
-            (callbacks.say_progress if "events" in line else callbacks.say)(line)
-        callbacks.listeners[0](BatchProgress("sessionize", 1, 1_000, 5, 100, NONE, Percentiles(10, 30, 31)))
-        callbacks.listeners[0](BatchProgress("sessionize", 2, 2_000, 5, 100, NONE))
-        callbacks.listeners[0](BatchProgress("archive", 2, 2_000, 5, 100, NONE))
-        callbacks.opened(None, None)
+            (say_progress if "events" in line else say)(line)
+        listeners[0](BatchProgress("sessionize", 1, 1_000, 5, 100, NONE, Percentiles(10, 30, 31)))
+        listeners[0](BatchProgress("sessionize", 2, 2_000, 5, 100, NONE))
+        listeners[0](BatchProgress("rollup", 2, 2_000, 5, 100, NONE, live=40))
         seen["stopped"] = stop.wait((settings.run_for_ms or 0) / 1_000)
         return SUMMARY
 
     monkeypatch.setattr(runs, "run", run)
-    monkeypatch.setattr(run_in_notebook, "count_live_sessions", lambda *_: 40)
     return seen
 
 

@@ -1,9 +1,10 @@
 """Run a notebook's cells as a workspace does, and count what they show."""
 
 from collections import Counter
+from types import SimpleNamespace
 from typing import Any
 
-from sessionization_laptop.laptop_notebook import LaptopDbutils
+from sessionization_laptop.laptop_notebook import LaptopWidgets
 from tests.support.headless import ROOT
 from tests.support.notebook_cells import run_cells
 
@@ -17,7 +18,7 @@ def run_notebook(name: str, spark: Any, widgets: dict[str, str]) -> Counter[str]
     def display(value: Any) -> None:
         shown["table"] += bool(value.collect() if hasattr(value, "collect") else len(value))
 
-    namespace = {"spark": spark, "dbutils": LaptopDbutils(widgets), "display": display}
+    namespace = {"spark": spark, "dbutils": SimpleNamespace(widgets=LaptopWidgets(widgets)), "display": display}
     magics = {"%sql": lambda source, _folder: display(spark.sql(source.strip().removesuffix(";")))}
     run_cells(ROOT / "notebooks" / f"{name}.ipynb", namespace, magics)
     shown["Figure"] = len(plt.get_fignums())

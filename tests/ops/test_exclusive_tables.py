@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import CheckpointError, ConfigurationError, StoppedError
-from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.job.sessionize_job import run
 from sessionization.ops import land_changes
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings, LandChangesSettings, MaintainSettings
@@ -77,7 +77,7 @@ def test_only_one_stream_writes_the_tables_whatever_its_checkpoint(tmp_path: Pat
     lines: list[str] = []
     stopped = pytest.raises(StoppedError, match="stopped while waiting for process")
     with TableLocation(warehouse).lock_for_stream(expect_no_line), stopped:
-        run(settings, stop_that_is_set(), JobCallbacks(lines.append))
+        run(settings, stop_that_is_set(), lines.append)
     assert lines[0].endswith(f"which still uses --warehouse {warehouse}")
     assert not (tmp_path / "new/layout.json").exists()
 

@@ -14,7 +14,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
-from sessionization.job.sessionize_job import JobCallbacks, run
+from sessionization.job.sessionize_job import run
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.kafka_source import client_options
@@ -79,7 +79,7 @@ def set_cluster(monkeypatch: pytest.MonkeyPatch, runtime: str | None, conf: dict
 
 def test_without_a_cluster_the_job_is_refused_before_it_asks_a_broker_or_creates_a_file(tmp_path: Path) -> None:
     with pytest.raises(ConfigurationError, match="Databricks alone"):
-        run(settings_for("127.0.0.1:9", tmp_path), threading.Event(), JobCallbacks(expect_no_line))
+        run(settings_for("127.0.0.1:9", tmp_path), threading.Event(), expect_no_line)
     assert list(tmp_path.iterdir()) == []
 
 

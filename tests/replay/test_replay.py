@@ -64,7 +64,8 @@ def test_a_replay_of_a_dirty_history_gives_the_streams_rows(rules: Rules, histor
     clocks = [batch.now_ms for batch in history]
     clock = build_clock((clocks, clocks, clocks), (clocks, clocks), until_ms=clocks[-1])
     replayed = archived_events._replay_devices(packed(history).to_batches(max_chunksize=7), clock, rules, StateLayout())
-    changes = [read_change(row) for batch in replayed for row in batch.to_pylist()]
+    batches = archived_events.record_batches(replayed, archived_events._CHANGE_SCHEMA)
+    changes = [read_change(row) for batch in batches for row in batch.to_pylist()]
     assert session_rows(changes) == streamed_rows(rules, history)
 
 

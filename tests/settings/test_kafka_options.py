@@ -6,19 +6,20 @@ import pytest
 from pydantic import BaseModel
 
 from sessionization.command_line.options import options_of, task_arguments
-from sessionization.command_line.parser import parse_settings, read_settings
+from sessionization.command_line.parser import read_settings
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import LandChangesSettings
 from sessionization.settings.kafka_options import parse_kafka_options, resolve_secrets
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.streams import STREAMS
+from tests.support.command_line import parse
 
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092,b:9092", "--warehouse=w", "--checkpoints=c")
 
 
 def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
     with pytest.raises(SystemExit) as exited:
-        parse_settings(SessionizeSettings, options, "sessionize")
+        parse(SessionizeSettings, options, "sessionize")
     assert exited.value.code == 2
     [line] = capsys.readouterr().err.splitlines()
     return line.removeprefix("sessionize: ")
@@ -26,7 +27,7 @@ def refusal(capsys: pytest.CaptureFixture[str], *options: str) -> str:
 
 def test_kafka_option_may_be_given_several_times() -> None:
     options = ("--kafka-option", "kafka.security.protocol=SASL_SSL", "--kafka-option=kafka.sasl.mechanism=PLAIN")
-    settings = parse_settings(SessionizeSettings, (*KAFKA, *options), "sessionize")
+    settings = parse(SessionizeSettings, (*KAFKA, *options), "sessionize")
     assert settings.kafka.kafka_option == {"kafka.security.protocol": "SASL_SSL", "kafka.sasl.mechanism": "PLAIN"}
     assert settings.kafka.bootstrap_servers == "a:9092,b:9092"
     assert (settings.kafka.starting_offsets, settings.kafka.accept_data_loss) == ("earliest", False)

@@ -4,10 +4,10 @@ from typing import Any
 
 import pytest
 
-from sessionization.command_line.parser import parse_settings
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import LoadPlan
 from sessionization_simulator.simulate_settings import SimulateSettings
+from tests.support.command_line import parse
 
 
 def plan(**options: Any) -> LoadPlan:
@@ -42,7 +42,7 @@ def test_two_of_rate_live_and_length_determine_the_third_and_there_are_enough_de
 
 def test_a_pace_is_a_name_or_a_factor_and_kinds_of_dirt_are_separated_by_commas() -> None:
     options = ["--output=o", "--pace=0.5x", "--dirt-kinds=repeat,late_end"]
-    settings = parse_settings(SimulateSettings, options, "simulate")
+    settings = parse(SimulateSettings, options, "simulate")
     assert (settings.speed, settings.dirt_kinds) == (0.5, (DirtKind.REPEAT, DirtKind.LATE_END))
 
 
@@ -65,7 +65,7 @@ def test_impossible_options_are_one_line_and_exit_code_2(
     argv: str, line: str, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with pytest.raises(SystemExit) as exited:
-        parse_settings(SimulateSettings, argv.split(), "simulate")
+        parse(SimulateSettings, argv.split(), "simulate")
     assert exited.value.code == 2
     errors = capsys.readouterr().err
     assert errors.startswith(f"simulate: {line}")

@@ -37,9 +37,7 @@ def job_running(settings: SessionizeSettings) -> Iterator[RunningJob]:
     lines: list[str] = []
     stop = threading.Event()
     with ThreadPoolExecutor(1) as pool:
-        job = RunningJob(
-            lines, pool.submit(sessionize_job.run, settings, stop, sessionize_job.JobCallbacks(lines.append))
-        )
+        job = RunningJob(lines, pool.submit(sessionize_job.run, settings, stop, lines.append))
         try:
             yield job
         finally:

@@ -36,8 +36,8 @@ M = TypeVar("M", bound=BaseModel)
 _CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
 
 
-def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
-    """Read `argv` (by default the process's own arguments) into `model`, one option per field.
+def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
+    """Read `argv` into `model`, one option per field.
 
     A field `max_event_age_ms` of the section `rules` is the option `--max-event-age`, or in full
     `--rules.max-event-age`. A `bool` is a flag. Of an option that is given twice the last one counts, unless the
@@ -46,24 +46,6 @@ def parse_settings(model: type[M], argv: Sequence[str] | None, prog: str) -> M:
 
     A model with sections also has `--settings FILE`. Options win over the file, and choose other kinds of its sections:
     `--warehouse DIR` replaces tables in a catalog.
-
-    On Databricks `task_arguments` reads the words of a task first.
-
-    Exits with code 0 after `--help`. Exits with code 2 and one line on stderr when `argv` is wrong.
-    """
-    try:
-        if argv is None:
-            argv = task_arguments(options_of(model), sys.argv[1:]) if on_databricks() else sys.argv[1:]
-        return read_settings(model, argv, prog)
-    except click.exceptions.Exit as request:
-        raise SystemExit(request.exit_code) from None
-    except ConfigurationError as error:
-        _print_error(prog, str(error))
-        sys.exit(2)
-
-
-def read_settings(model: type[M], argv: Sequence[str], prog: str = "") -> M:
-    """Read `argv` into `model` as `parse_settings` does, for a caller without a command line.
 
     Raises `ConfigurationError` with the problem, and click's `Exit` after `--help`. Advice names `prog` if it is given.
     """
@@ -106,6 +88,8 @@ def run(main: Callable[[], int], prog: str) -> None:
     logging.basicConfig(format=f"{prog}: %(message)s")
     try:
         code = main()
+    except click.exceptions.Exit as request:  # after --help
+        code = request.exit_code
     except SessionizationError as error:
         _print_error(prog, str(error))
         code = error.exit_code
@@ -124,9 +108,14 @@ def run_job(main: Callable[[M, Say], int | None], model: type[M], prog: str) -> 
     """Run a script of `jobs/` as `run` does: `main` gets the settings and a function that prints a line on stderr.
 
     `main` imports the job late, because Spark takes seconds to import and `--help` should not. It returns an exit code
-    other than 0, if there is one.
+    other than 0, if there is one. On Databricks `task_arguments` reads the words of a task first.
     """
-    run(lambda: main(parse_settings(model, None, prog), say_on_stderr(prog)) or 0, prog)
+
+    def start() -> int:
+        words = task_arguments(options_of(model), sys.argv[1:]) if on_databricks() else sys.argv[1:]
+        return main(read_settings(model, words, prog), say_on_stderr(prog)) or 0
+
+    run(start, prog)
 
 
 def say_on_stdout(line: str) -> None:

@@ -2,13 +2,11 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+from collections.abc import Iterator, Sequence
 from importlib.util import find_spec
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError, StreamError
@@ -22,7 +20,7 @@ from sessionization.job.preparation import (
 from sessionization.job.queries import Queries
 from sessionization.job.shutdown import stop_queries
 from sessionization.job.stop_file import stop_on_file
-from sessionization.job.summary import ClockCheck, RunningTotals, count_live_sessions, progress_line, summary_lines
+from sessionization.job.summary import ClockCheck, RunningTotals, progress_line, summary_lines
 from sessionization.ml.runs import track_in_mlflow
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -38,35 +36,28 @@ from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
 from sessionization.stop_signals import stop_after, stop_on_signals
 
 
-@dataclass(frozen=True, slots=True)
-class JobCallbacks:
-    """The functions that `run` calls.
-
-    `say` prints a line for a person. `say_progress` prints the progress line of every few seconds; without it,
-    `say` does. `listeners` are called after every micro-batch, on the queries' own threads. `opened` is called
-    once the tables are open, before a query starts, and `stopped` once the queries have stopped without a failure;
-    both get the Spark session and the location of the tables.
-    """
-
-    say: Say
-    listeners: tuple[BatchListener, ...] = ()
-    opened: Callable[[SparkSession, TableLocation], None] = lambda _spark, _location: None
-    stopped: Callable[[SparkSession, TableLocation], None] = lambda _spark, _location: None
-    say_progress: Say | None = None
-
-
-def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallbacks) -> list[str]:
+def run(
+    settings: SessionizeSettings,
+    stop: threading.Event,
+    say: Say,
+    listeners: Sequence[BatchListener] = (),
+    say_progress: Say | None = None,
+) -> list[str]:
     """Run until `stop` is set or `settings.run_for_ms` is over; a restart with the checkpoint continues from there.
+
+    `say` prints a line for a person. `say_progress` prints the progress line of every few seconds; without it, `say`
+    does. `listeners` are called after every micro-batch, on the queries' own threads.
 
     Returns the lines of the summary. Raises `ConfigurationError`, `CheckpointError` or `StoppedError` before it starts
     a query, and `StreamError` where a query ended on its own.
     """
     if settings.pace.mode == "real-time":
         real_time.check_runtime()
-    location, say = TableLocation.of(settings.tables), callbacks.say
+    location = TableLocation.of(settings.tables)
     if settings.monitoring.metrics_port is not None and find_spec("prometheus_client") is None:
         msg = (
             "--metrics-port needs the package prometheus-client: install the extra metrics (docs/error-messages.md), "
@@ -93,21 +84,21 @@ def run(settings: SessionizeSettings, stop: threading.Event, callbacks: JobCallb
         checkpoint = checkpoint or open_job_checkpoint(settings, location, say)
         track = stack.enter_context(track_in_mlflow(settings, location, checkpoint.id, say))
         context = JobContext(spark, settings, checkpoint, location, say, log_place=log_place, check_lease=check_lease)
-        return _run(context, stop, replace(callbacks, listeners=(track, *callbacks.listeners)))
+        return _run(context, stop, (track, *listeners), say_progress or say)
 
 
 def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: Say | None = None) -> None:
     """Run until SIGTERM or Ctrl-C, and print progress and summary; the scheduled job and its notebook call this.
 
-    `say_progress` is as in `JobCallbacks`.
+    `say_progress` is as in `run`.
     """
     with stop_on_signals() as stop:
-        summary = run(settings, stop, JobCallbacks(say, say_progress=say_progress))
+        summary = run(settings, stop, say, say_progress=say_progress)
     for line in summary:
         say(line)
 
 
-def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) -> list[str]:
+def _run(context: JobContext, stop: threading.Event, others: Sequence[BatchListener], say_progress: Say) -> list[str]:
     stop_on_file(context.checkpoint.folder, stop, context.say)
     context, progress_log, initial_state = prepare(context, stop)
     context.say(f"state partitions: {context.state_partitions}; later only jobs/rescale_state.py changes their number")
@@ -117,8 +108,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
     totals = RunningTotals()
     listeners: list[BatchListener] = [totals.add]
     with _report_batches(context, progress_log, listeners):
-        listeners.extend(callbacks.listeners)
-        callbacks.opened(context.spark, context.location)
+        listeners.extend(others)
         with take_input(context) as check_input:
             queries = Queries(context, progress_log.store, listeners, initial_state)
             with plain_errors("the queries cannot be started"):
@@ -126,7 +116,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
 
             def report() -> None:
                 counted, last = totals.snapshot()
-                (callbacks.say_progress or context.say)(progress_line(counted, last))
+                say_progress(progress_line(counted, last))
                 clock.check(last[SESSIONIZE].processed_ms if SESSIONIZE in last else None)
                 check_input()
 
@@ -144,7 +134,7 @@ def _run(context: JobContext, stop: threading.Event, callbacks: JobCallbacks) ->
         remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
         msg = f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
         raise StreamError(msg)
-    seconds, live = (wall_clock_ms() - began_ms) / 1000, _count_live(context, callbacks)
+    seconds, live = (wall_clock_ms() - began_ms) / 1000, _count_live(context)
     return summary_lines(seconds, totals.snapshot()[0], live)
 
 
@@ -167,10 +157,9 @@ def _report_batches(context: JobContext, progress_log: ProgressLog, listeners: l
         yield
 
 
-def _count_live(context: JobContext, callbacks: JobCallbacks) -> int | None:
+def _count_live(context: JobContext) -> int | None:
     try:
-        callbacks.stopped(context.spark, context.location)
-        return count_live_sessions(context.spark, context.location)
+        return context.location.read(context.spark.read, SESSIONS).where("status = 'live'").count()
     except (PySparkException, Py4JError) as error:  # the tables are complete without the count
         context.say(f"the summary is incomplete, the tables are not: {root_cause(str(error))}")
         return None

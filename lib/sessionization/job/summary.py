@@ -3,14 +3,10 @@
 import threading
 from collections import Counter
 
-from pyspark.sql import SparkSession
-
 from sessionization.clock import wall_clock_ms
 from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS
 
 _COUNTS = ("quarantined", "started", "heartbeats", "ended", "duplicate_start", "duplicate_end")
 
@@ -69,11 +65,6 @@ def summary_lines(seconds: float, totals: Counter[str], live: int | None) -> lis
         f" {totals['ended']:,} ended (corrections included)",
         f"live now         {'-' if live is None else f'{live:,}'}",
     ]
-
-
-def count_live_sessions(spark: SparkSession, location: TableLocation) -> int:
-    """Count the sessions that the table `sessions` shows as live."""
-    return location.read(spark.read, SESSIONS).where("status = 'live'").count()
 
 
 class ClockCheck:

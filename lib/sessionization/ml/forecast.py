@@ -50,7 +50,8 @@ class ForecastSettings(TableLocationSettings):
     @property
     def registered_model(self) -> str:
         """The name of the model in the registry: in Unity Catalog it is in the schema of the tables."""
-        return TableLocation.of(self.tables).registered_name("session_length")
+        location, name = TableLocation.of(self.tables), "session_length"
+        return name if location.warehouse is not None else f"{location}.{name}"
 
 
 @dataclass(frozen=True, slots=True)

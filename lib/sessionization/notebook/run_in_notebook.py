@@ -1,6 +1,5 @@
 """The job in a notebook: a task just runs it; a person also sees a live chart, and the run is limited in time."""
 
-import contextlib
 import logging
 import threading
 from collections import deque
@@ -10,21 +9,14 @@ from logging.handlers import RotatingFileHandler
 from typing import Any, Final
 
 import pandas as pd
-from py4j.protocol import Py4JError
-from pyspark.errors import PySparkException
-from pyspark.sql import SparkSession
 
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.command_line.widgets import WidgetBar, is_run_by_a_job
 from sessionization.databricks import driver_log_folder
 from sessionization.job import sessionize_job
-from sessionization.job.sessionize_job import JobCallbacks
-from sessionization.job.summary import count_live_sessions
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
-from sessionization.spark.checkpoint.folder import SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.location import TableLocation
 
 DEFAULT_RUN_MS: Final = 120_000
 """The duration of a person's run without `run-for`, so that a closed window never leaves a stream running."""
@@ -69,9 +61,9 @@ def run_in_notebook(
 def run_and_show(
     settings: SessionizeSettings, show: Callable[[pd.DataFrame, list[str]], None], every_s: float = 2.0
 ) -> list[str]:
-    """Run the job, and every `every_s` seconds count live sessions, and show all counts since the start.
+    """Run the job, and every `every_s` seconds show how many sessions were live since the start.
 
-    `show` replaces the chart and the lines below it; a row has the lateness of the newest heartbeats. The run ends
+    `show` replaces the chart and the lines below it; a row has what micro-batches reported last. The run ends
     after `settings.run_for_ms`, or after `DEFAULT_RUN_MS` if that is not set. The notebook's stop button also ends it
     gracefully.
 
@@ -79,32 +71,26 @@ def run_and_show(
     """
     stop, rows = threading.Event(), deque[tuple[Any, ...]](maxlen=_MOST_POINTS)
     notes, progress = dict[str, None](), deque[str](maxlen=1)  # each note once
-    lateness = deque[tuple[int | None, int | None]]([(None, None)], maxlen=1)
-    opened: list[tuple[SparkSession, TableLocation]] = []
+    newest: dict[str, int | None] = dict.fromkeys((_LIVE, _P50, _P99))
     if settings.run_for_ms is None:
         notes[f"run-for is not set: this run stops after {DEFAULT_RUN_MS // 60_000} minutes"] = None
         settings = settings.model_copy(update={"run_for_ms": DEFAULT_RUN_MS})
 
     def listen(batch: BatchProgress) -> None:
-        if batch.query == SESSIONIZE and batch.lateness.p50_ms is not None:
-            lateness.append((batch.lateness.p50_ms, batch.lateness.p99_ms))
+        found = {_LIVE: batch.live, _P50: batch.lateness.p50_ms, _P99: batch.lateness.p99_ms}
+        newest.update({name: value for name, value in found.items() if value is not None})
 
     def chart() -> pd.DataFrame:
-        return pd.DataFrame(rows, columns=["time (UTC)", _LIVE, _P50, _P99]).set_index("time (UTC)").astype(float)
+        return pd.DataFrame(rows, columns=["time (UTC)", *newest]).set_index("time (UTC)").astype(float)
 
-    callbacks = JobCallbacks(
-        notes.setdefault, (listen,), lambda *where: opened.append(where), say_progress=progress.append
-    )
     with ThreadPoolExecutor(1, thread_name_prefix="stream") as threads:
-        running = threads.submit(sessionize_job.run, settings, stop, callbacks)
+        running = threads.submit(sessionize_job.run, settings, stop, notes.setdefault, (listen,), progress.append)
         try:
             while not running.done():
                 try:
                     wait([running], every_s)
-                    # A table may be changing, or the engine may have ended: then the run itself reports the error.
-                    with contextlib.suppress(PySparkException, Py4JError, OSError):
-                        for where in opened:
-                            rows.append((utc(wall_clock_ms()), count_live_sessions(*where), *lateness[0]))
+                    if newest[_LIVE] is not None:
+                        rows.append((utc(wall_clock_ms()), *newest.values()))
                     show(chart(), [*list(notes)[-_MOST_NOTES:], *progress])
                 except KeyboardInterrupt:
                     stop.set()

@@ -44,36 +44,34 @@ def land_changes(settings: LandChangesSettings, say: Say, stop: threading.Event)
     Raises `ConfigurationError` or `CheckpointError` before anything is started, and `StreamError` when the query ended
     on its own.
     """
-    with session_for_uris(settings, say) as early_log_place:
-        location = TableLocation.of(settings.tables)
+    log, location = engine_log(settings.checkpoints), TableLocation.of(settings.tables)
+    with contextlib.ExitStack() as stack:
+        log_place = stack.enter_context(session_for_uris(settings, say)) or describe_log(log)
         location.require_folder(SESSION_CHANGES)  # the lock would not cover a table that a sessionize job creates later
-        log = engine_log(settings.checkpoints)
-        log_place = early_log_place or describe_log(log)
-        with contextlib.ExitStack() as stack:
-            stack.enter_context(lock_folder(settings.checkpoints, say, stop))
-            is_exclusive = stack.enter_context(location.lock_for_maintenance(say, stop))
-            stack.enter_context(explain_engine_death(log_place))
-            spark = stack.enter_context(job_session(log, settings=settings))
-            location.require(spark, [SESSION_CHANGES])
-            check_lease = no_lease
-            if not is_exclusive:
-                name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
-                stored = StoredLease(spark, location, name)
-                check_lease = stack.enter_context(hold_lease(stored, _QUERY, say, stop)).check
-            stop_on_file(settings.checkpoints, stop, say)
-            check_topics(spark, settings, (settings.sink.output_topic,))
-            refuse_compacted_topics(spark, settings, (settings.sink.output_topic,), say, is_new=False)
-            options = client_options(spark, settings)
-            landing = Landing(
-                location, options, settings.sink.output_topic, settings.checkpoints, settings.trigger_ms, check_lease
-            )
-            query = landing.start(spark)
-            say(f"from {settings.sink.output_topic} into {SESSION_CHANGES.name} in {location}")
-            with stop_after(stop, settings.run_for_ms):
-                while query.isActive and not stop.wait(0.2):
-                    pass
-            # Between two micro-batches: a repeated one would write erased rows again.
-            causes = stop_queries({_QUERY: query}, settings.checkpoints, say)
+        stack.enter_context(lock_folder(settings.checkpoints, say, stop))
+        is_exclusive = stack.enter_context(location.lock_for_maintenance(say, stop))
+        stack.enter_context(explain_engine_death(log_place))
+        spark = stack.enter_context(job_session(log, settings=settings))
+        location.require(spark, [SESSION_CHANGES])
+        check_lease = no_lease
+        if not is_exclusive:
+            name = LANDING_LEASE if location.warehouse is None else MAINTENANCE_LEASE
+            stored = StoredLease(spark, location, name)
+            check_lease = stack.enter_context(hold_lease(stored, _QUERY, say, stop)).check
+        stop_on_file(settings.checkpoints, stop, say)
+        check_topics(spark, settings, (settings.sink.output_topic,))
+        refuse_compacted_topics(spark, settings, (settings.sink.output_topic,), say, is_new=False)
+        options = client_options(spark, settings)
+        landing = Landing(
+            location, options, settings.sink.output_topic, settings.checkpoints, settings.trigger_ms, check_lease
+        )
+        query = landing.start(spark)
+        say(f"from {settings.sink.output_topic} into {SESSION_CHANGES.name} in {location}")
+        with stop_after(stop, settings.run_for_ms):
+            while query.isActive and not stop.wait(0.2):
+                pass
+        # Between two micro-batches: a repeated one would write erased rows again.
+        causes = stop_queries({_QUERY: query}, settings.checkpoints, say)
     if causes:
         msg = f"{causes[0]}; nothing is lost: fix the cause, start again with the same options"
         raise StreamError(msg)

@@ -16,7 +16,7 @@ from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.ops.maintenance_settings import RescaleSettings
 from sessionization.ops.state_reader import StateReader, readable_path
 from sessionization.say import Say
-from sessionization.spark.checkpoint.folder import SESSIONIZE, Checkpoint, read_checkpoint
+from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, session_for_uris
@@ -51,13 +51,10 @@ def rescale(settings: RescaleSettings, say: Say, stop: threading.Event | None = 
     does not repartition it, as after a micro-batch that is not committed; and `ConfigurationError` where there is no
     state, this engine cannot repartition it, or Spark has another default storage.
     """
-    with session_for_uris(settings, say):
-        _rescale(settings, read_checkpoint(settings.state.checkpoints), say, stop)
-
-
-def _rescale(settings: RescaleSettings, checkpoint: Checkpoint, say: Say, stop: threading.Event | None) -> None:
     partitions = settings.partitions
     with contextlib.ExitStack() as stack:
+        stack.enter_context(session_for_uris(settings, say))
+        checkpoint = read_checkpoint(settings.state.checkpoints)
         is_exclusive = stack.enter_context(lock_folder(checkpoint.folder, say, stop))
         location, check_lease = TableLocation.parse(checkpoint.pinned.tables), no_lease
         if not is_exclusive and not isinstance(location.warehouse, HadoopPath):  # a URI has no lock

@@ -68,14 +68,11 @@ def _input_files(query: AnyPath, entries: Iterable[SourceEntry]) -> Iterator[Tak
     """The input files behind entries of the source's log; a take that is merged has none here."""
     takes_folder = _takes_folder(query)
     if takes_folder is None:
-        return (TakenFile(entry.uri, entry.modified_ms, entry.modified_ms) for entry in entries)
-    return _files_of_takes(takes_folder, {int(entry.path.stem) for entry in entries})
-
-
-def _files_of_takes(folder: AnyPath, numbers: set[int]) -> Iterator[TakenFile]:
-    for number in numbers.intersection(take_numbers(folder)):
+        yield from (TakenFile(entry.uri, entry.modified_ms, entry.modified_ms) for entry in entries)
+        return
+    for number in {int(entry.path.stem) for entry in entries}.intersection(take_numbers(takes_folder)):
         with suppress(FileNotFoundError):  # a running job has just merged it
-            yield from read_takes(folder, [number])
+            yield from read_takes(takes_folder, [number])
 
 
 def log_bytes(query: AnyPath) -> int:

@@ -111,7 +111,8 @@ def _acquire(file: IO[str], locked: str, say: Say, stop: threading.Event, wait_s
 
 def _write_owner(file: IO[str]) -> None:
     """Write the owner into the lock file, for messages only: a full disk must not stop the job."""
-    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": _now()})
+    since = datetime.now(UTC).isoformat(timespec="seconds")
+    owner = json.dumps({"pid": os.getpid(), "host": socket.gethostname(), "since": since})
     with suppress(OSError):
         os.ftruncate(file.fileno(), 0)
         os.write(file.fileno(), owner.encode())  # unbuffered: a buffered rest would fail again in close()
@@ -124,7 +125,3 @@ def _describe_owner(file: IO[str]) -> str:
         return f"process {owner['pid']} on {owner['host']} since {owner['since']}"
     except (ValueError, LookupError, TypeError):  # the owner is just writing it
         return "another job"
-
-
-def _now() -> str:
-    return datetime.now(UTC).isoformat(timespec="seconds")

@@ -7,13 +7,8 @@ GENERATED_CODE_CONF = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codege
 micro-batch."""
 
 
-def generates_code(spark: SparkSession) -> bool:
-    """Whether the queries of this session generate code, as they do anywhere but in a local session of this project."""
-    return spark.conf.get("spark.sql.codegen.factoryMode", None) != "NO_CODEGEN"
-
-
 def generate_code(spark: SparkSession) -> None:
     """Let the queries of a local session generate code from now on; another session keeps its settings."""
-    if not generates_code(spark):
+    if spark.conf.get("spark.sql.codegen.factoryMode", None) == "NO_CODEGEN":
         for name, value in GENERATED_CODE_CONF.items():
             spark.conf.set(name, value)

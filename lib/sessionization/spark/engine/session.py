@@ -72,7 +72,7 @@ def spark_session(log_file: Path, depends_on: Mapping[str, str] | None = None) -
             )
             return with_conf(spark, DATABRICKS_CONF, remedy)
         return with_conf(spark, depends_on, "run the job on a cluster, because serverless compute takes few settings")
-    if _has_context():
+    if active_context() is not None:
         remedy = "set them where the session is created (--conf NAME=VALUE), next to other extensions that are there"
         conf = OPEN_SOURCE_CONF if depends_on is None else {**depends_on, **DELTA_CONF}
         return with_conf(_with_delta(SparkSession.builder.getOrCreate()), conf, remedy)
@@ -134,7 +134,7 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
     Until the body has ended, that session is the caller's for `job_session`. `conf` is as there. Yields where the
     engine logs, for messages; None where no setting is a URI. Raises `ConfigurationError` as `spark_session` does.
     """
-    if not has_uri(settings):
+    if not any(isinstance(place, HadoopPath) for _, place in locations(settings)):
         yield None
         return
     log_file = None
@@ -142,30 +142,11 @@ def session_for_uris(settings: BaseModel, say: Say, conf: Mapping[str, str] | No
         log_file = Path(tempfile.mkdtemp(prefix="sessionization-")) / "engine.log"
         say(f"Spark starts first, because a location is a URI; it logs into {log_file}")
     log_place = describe_log(log_file)
-    with job_session(log_file, conf, TIME_ZONE_CONF) as spark, replaced_checkpoint_files(spark):
+    with job_session(log_file, conf, TIME_ZONE_CONF) as spark:
+        # A local session has another setting, for its disk (docs/adr/0031-renames-without-processes.md).
+        if spark.conf.get(_MANAGER, None) == KEEPS_FILES:
+            spark.conf.set(_MANAGER, REPLACES_FILES)
         yield log_place
-
-
-@contextlib.contextmanager
-def replaced_checkpoint_files(spark: SparkSession) -> Iterator[None]:
-    """During the body a repeated micro-batch replaces files of its first attempt also where the checkpoint is at a URI.
-
-    A local session has another setting, for its disk (docs/adr/0031-renames-without-processes.md).
-    """
-    if spark.conf.get(_MANAGER, None) != KEEPS_FILES:
-        yield
-        return
-    spark.conf.set(_MANAGER, REPLACES_FILES)
-    try:
-        yield
-    finally:
-        with contextlib.suppress(Py4JError):  # the engine may have died
-            spark.conf.set(_MANAGER, KEEPS_FILES)
-
-
-def has_uri(settings: BaseModel) -> bool:
-    """Whether a location is a URI, which the engine reads."""
-    return any(isinstance(place, HadoopPath) for _, place in locations(settings))
 
 
 def _refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> None:
@@ -190,7 +171,7 @@ def _refuse_other_default_storage(spark: SparkSession, settings: BaseModel) -> N
 
 def is_callers_session() -> bool:
     """Whether the Spark session is the caller's, or will be (spark-submit), so that a job must not stop it."""
-    return on_databricks() or _has_context() or _is_submitted()
+    return on_databricks() or active_context() is not None or _is_submitted()
 
 
 def describe_log(log_file: Path | None) -> str:
@@ -217,11 +198,6 @@ def cores_of(spark: SparkSession) -> int | None:
         return spark.sparkContext.defaultParallelism
     except PySparkException:
         return None
-
-
-def _has_context() -> bool:
-    """Whether this process has a Spark context already."""
-    return active_context() is not None
 
 
 def _is_submitted() -> bool:

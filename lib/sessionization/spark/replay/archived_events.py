@@ -1,15 +1,15 @@
 """The events of archived messages, device by device, each with the clock of the micro-batch that took it."""
 
 from collections.abc import Iterable, Iterator
-from itertools import groupby
-from operator import itemgetter
+from itertools import groupby, islice
+from operator import attrgetter, itemgetter
+from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
 from pyspark.sql import DataFrame
 from pyspark.sql.pandas.types import from_arrow_schema
 
-from sessionization.core.events import Change
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.spark.checkpoint.state_layout import StateLayout
@@ -35,7 +35,8 @@ _CHANGE_SCHEMA = pa.schema(
 )
 """The fields of a `Change` that decide a row of `sessions`, with the device."""
 _CHANGE_TYPE = from_arrow_schema(_CHANGE_SCHEMA)
-_CHANGES_PER_BATCH = 10_000
+_fields_of = attrgetter(*_CHANGE_SCHEMA.names[1:])
+_ROWS_PER_BATCH = 10_000
 
 
 def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
@@ -68,7 +69,7 @@ def replayed_changes(
     """
 
     def replay_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _replay_devices(batches, clock, rules, layout)
+        return record_batches(_replay_devices(batches, clock, rules, layout), _CHANGE_SCHEMA)
 
     changes = (
         events.select("device_id", "ingested_ms", pack_event().alias("text"))
@@ -83,22 +84,13 @@ def replayed_changes(
 
 def _replay_devices(
     batches: Iterable[pa.RecordBatch], clock: MicroBatchClock, rules: Rules, layout: StateLayout
-) -> Iterator[pa.RecordBatch]:
+) -> Iterator[tuple[Any, ...]]:
     """Rows of `_CHANGE_SCHEMA`, from packed events with their ingest times, sorted by device and ingest time."""
-    device_ids: list[str] = []
-    changes: list[Change] = []
     for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
         taken = groupby(rows, itemgetter(1))
         micro_batches = ((now_ms, [unpack_event(text)[1] for *_, text in messages]) for now_ms, messages in taken)
         grid = grid_for_key(layout.grouping_key_of(device_id), rules.heartbeat_ms)
-        of_device = replay(micro_batches, grid, rules, clock)
-        device_ids += [device_id] * len(of_device)
-        changes += of_device
-        if len(changes) >= _CHANGES_PER_BATCH:
-            yield _change_batch(device_ids, changes)
-            device_ids, changes = [], []
-    if changes:
-        yield _change_batch(device_ids, changes)
+        yield from ((device_id, *_fields_of(change)) for change in replay(micro_batches, grid, rules, clock))
 
 
 def clocked_rows(batches: Iterable[pa.RecordBatch], clock: MicroBatchClock) -> Iterator[tuple[str, int, str]]:
@@ -108,6 +100,8 @@ def clocked_rows(batches: Iterable[pa.RecordBatch], clock: MicroBatchClock) -> I
         yield from zip(batch["device_id"].to_pylist(), taken_ms.tolist(), batch["text"].to_pylist(), strict=True)
 
 
-def _change_batch(device_ids: list[str], changes: list[Change]) -> pa.RecordBatch:
-    columns = dict(zip(Change._fields, zip(*changes, strict=True), strict=True)) | {"device_id": device_ids}
-    return pa.record_batch([pa.array(columns[field.name], field.type) for field in _CHANGE_SCHEMA], _CHANGE_SCHEMA)
+def record_batches(rows: Iterator[tuple[Any, ...]], schema: pa.Schema) -> Iterator[pa.RecordBatch]:
+    """The rows in batches of Arrow."""
+    while some := list(islice(rows, _ROWS_PER_BATCH)):
+        columns = zip(zip(*some, strict=True), schema.types, strict=True)
+        yield pa.record_batch([pa.array(values, type_) for values, type_ in columns], schema)

@@ -28,7 +28,7 @@ def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
 def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
     """Make `owner` the checkpoint that owns all tables. The previous owner is refused from then on."""
     for table in TABLES:
-        if location.owner(spark, table) != owner:
+        if location.properties(spark, table).get(OWNER_PROPERTY) != owner:
             spark.sql(location.set_properties_sql(table, {OWNER_PROPERTY: owner}))
 
 
@@ -69,21 +69,17 @@ def _create_or_check(
 ) -> None:
     if not location.exists(spark, table):
         if not may_create:
-            raise lost_table(location, table)
+            msg = (
+                f"table {table.name} is missing in {location}, but the checkpoint says that it was written: "
+                "bring the table back, or start with a new --checkpoints folder and an empty location for the tables"
+            )
+            raise CheckpointError(msg)
         create_table(spark, location, table, owner)
     advice = (
         "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for "
         "the tables"
     )
     location.check_owner(spark, table, owner, advice)
-
-
-def lost_table(location: TableLocation, table: Table) -> CheckpointError:
-    """The error for a table that is missing although its checkpoint has been used."""
-    return CheckpointError(
-        f"table {table.name} is missing in {location}, but the checkpoint says that it was written: "
-        "bring the table back, or start with a new --checkpoints folder and an empty location for the tables"
-    )
 
 
 def create_table(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:

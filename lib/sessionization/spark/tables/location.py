@@ -13,7 +13,6 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader
 
-from sessionization.databricks import on_databricks
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.layout_version import refuse_other_layout
@@ -27,9 +26,6 @@ from sessionization.spark.tables.schemas import LAYOUT_PROPERTY, RAW_EVENTS, SES
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
-
-_CATALOG_MANAGED = "delta.feature.catalogManaged"
-"""The property that a table shows whose commits the catalog itself makes."""
 
 MAX_COMMITS_READ = 100
 """Of a table's history at most this many of its newest commits are read."""
@@ -67,10 +63,6 @@ class TableLocation:
             return cls(parse_location(text))
         catalog, _, schema = text.partition(".")
         return cls(None, catalog, schema)
-
-    def registered_name(self, name: str) -> str:
-        """The name of a model in MLflow's registry: in Unity Catalog it is in the schema of the tables."""
-        return name if self.warehouse is not None else f"{self.catalog}.{self.schema}.{name}"
 
     def __str__(self) -> str:
         return str(self.warehouse.absolute()) if self.warehouse is not None else f"{self.catalog}.{self.schema}"
@@ -144,27 +136,8 @@ class TableLocation:
 
     def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
         """The statement that sets properties of a table."""
-        return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({properties_sql(properties)})"
-
-    def owner(self, spark: SparkSession, table: Table) -> str | None:
-        """The checkpoint whose queries write a table; None where something else created the table."""
-        return self.properties(spark, table).get(OWNER_PROPERTY)
-
-    def refuse_catalog_managed(self, spark: SparkSession, tables: Iterable[Table]) -> None:
-        """Raises `ConfigurationError` where this engine's Delta cannot maintain a table, because the catalog commits.
-
-        Open-source Delta (4.4) reads and appends to such a table by a catalog that supports it, but refuses `OPTIMIZE`
-        and `VACUUM`, so a job would end after it has deleted rows. Databricks' own Delta does all of it.
-        """
-        if on_databricks():
-            return
-        names = [table.name for table in tables if _CATALOG_MANAGED in self.properties(spark, table)]
-        if names:
-            msg = (
-                f"the catalog itself commits to {', '.join(names)} in {self} (Delta's feature catalogManaged), and "
-                "open-source Delta refuses OPTIMIZE and VACUUM there: nothing was changed; run this job on Databricks"
-            )
-            raise ConfigurationError(msg)
+        written = ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
+        return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({written})"
 
     def refuse_other_owner(self, spark: SparkSession, checkpoints: AnyPath) -> None:
         """Check that the folder is the checkpoint whose queries write the tables.
@@ -272,11 +245,6 @@ class TableLocation:
 
     def _has_log(self, table: Table) -> bool:
         return (self.folder_of(table.name) / "_delta_log").is_dir()
-
-
-def properties_sql(properties: Mapping[str, str]) -> str:
-    """Properties as Spark SQL writes them."""
-    return ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
 
 
 def quoted_text(text: str) -> str:

@@ -178,9 +178,5 @@ def to_session_rows(folded: DataFrame) -> DataFrame:
 
 
 def _part(is_over: Column, started_at: Column, ended_at: Column) -> Column:
-    return F.when(is_over, _day(F.coalesce(started_at, ended_at))).otherwise(LIVE_PART)
-
-
-def _day(instant: Column) -> Column:
-    """The day (UTC) of an instant as text, whatever the session's time zone in Spark."""
-    return F.date_from_unix_date(F.floor(F.unix_millis(instant) / DAY_MS).cast("int")).cast("string")
+    day = F.floor(F.unix_millis(F.coalesce(started_at, ended_at)) / DAY_MS)  # in UTC, whatever Spark's time zone
+    return F.when(is_over, F.date_from_unix_date(day.cast("int")).cast("string")).otherwise(LIVE_PART)

@@ -5,7 +5,6 @@ Everything here comes from the tables, and nothing is changed.
 
 import os
 from datetime import timedelta
-from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
@@ -112,7 +111,7 @@ def _files_already_read(spark: SparkSession, files: list[AnyPath], location: Tab
     Compares only stream and file name, because the folder may have been moved or copied; no name is used twice.
     """
     # A name that is no UTF-8 has replacement characters there and here.
-    path_by_name = {_readable(f"{file.parent.name}/{file.name}"): _tidy(file) for file in files}
+    path_by_name = {_readable(f"{file.parent.name}/{file.name}"): str(file) for file in files}
     present = spark.createDataFrame([(name,) for name in path_by_name], "file string")
     path = F.regexp_extract("file", "[^/]+/[^/]+$", 0)
     # try_url_decode decodes form data, in which a plus means a space.
@@ -124,10 +123,6 @@ def _files_already_read(spark: SparkSession, files: list[AnyPath], location: Tab
 
 def _readable(name: str) -> str:
     return os.fsencode(name).decode(errors="replace")
-
-
-def _tidy(file: AnyPath) -> str:
-    return os.path.normpath(file) if isinstance(file, Path) else str(file)
 
 
 def _last_offsets(spark: SparkSession, location: TableLocation, topics: Offsets) -> dict[tuple[str, int], int]:

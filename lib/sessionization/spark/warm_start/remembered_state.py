@@ -27,13 +27,12 @@ from sessionization.spark.engine.newest import newest_ms
 from sessionization.spark.input.parse import EVENT_COLUMNS
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
-from sessionization.spark.replay.archived_events import clocked_rows
+from sessionization.spark.replay.archived_events import clocked_rows, record_batches
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 
 _OUTPUT = pa.schema([("device_id", pa.string()), ("text", pa.string())])
-_ROWS_PER_BATCH = 10_000
 IS_ENTRY, IS_EVENT = "text LIKE '{%'", "text LIKE '[%'"
 """Which rows of `remembered_state` are entries, and which are events; SQL."""
 
@@ -151,7 +150,7 @@ def remembered_state(
     """
 
     def resume(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return _resume_devices(batches, clock, span, layout)
+        return record_batches(_resume_devices(batches, clock, span, layout), _OUTPUT)
 
     no_time = F.lit(-1).cast("bigint").alias("ingested_ms")  # entries come before events
     rows = entries.select("device_id", no_time, "text").union(events.select("device_id", "ingested_ms", pack_event()))
@@ -169,8 +168,7 @@ def event_columns(rows: DataFrame) -> DataFrame:
 
 def _resume_devices(
     batches: Iterable[pa.RecordBatch], clock: MicroBatchClock, span: MemorySpan, layout: StateLayout
-) -> Iterator[pa.RecordBatch]:
-    output: list[tuple[str, str]] = []
+) -> Iterator[tuple[str, str]]:
     for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
         entries: dict[int, SessionState] = {}
         texts: dict[Event, str] = {}
@@ -185,17 +183,8 @@ def _resume_devices(
                 micro_batches.setdefault(now_ms, []).append(event)
         grid = grid_for_key(layout.grouping_key_of(device_id), span.rules.heartbeat_ms)
         sessions, unread = resume(entries, micro_batches, grid, span)
-        output += [(device_id, _entry_text(device_id, *session)) for session in sessions.items()]
-        output += [(device_id, texts[event]) for event in unread]
-        if len(output) >= _ROWS_PER_BATCH:
-            yield _record_batch(output)
-            output = []
-    if output:
-        yield _record_batch(output)
-
-
-def _record_batch(rows: list[tuple[str, str]]) -> pa.RecordBatch:
-    return pa.record_batch([pa.array(column, pa.string()) for column in zip(*rows, strict=True)], _OUTPUT)
+        yield from ((device_id, _entry_text(device_id, *session)) for session in sessions.items())
+        yield from ((device_id, texts[event]) for event in unread)
 
 
 def _entry_text(device_id: str, session_id: int, entry: SessionState) -> str:
