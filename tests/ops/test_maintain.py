@@ -13,11 +13,12 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS, HOUR_MS
-from sessionization.errors import CheckpointError
+from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import maintain as ops
 from sessionization.ops.maintenance_settings import MaintainSettings
 from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.engine.newest import newest_update_ms
+from sessionization.spark.tables import location as location_module
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
@@ -47,6 +48,22 @@ MESSAGE = (
 @pytest.fixture
 def settings(tmp_path: Path) -> MaintainSettings:
     return settings_of(MaintainSettings, warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints")
+
+
+def test_tables_that_a_catalog_commits_to_are_refused_before_a_row_is_deleted(
+    spark: SparkSession, settings: MaintainSettings, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """No catalog here commits by itself, so another feature of the real tables stands for it."""
+    location = TableLocation(settings.tables.warehouse)
+    empty_tables(spark, location, owner=reopened(settings.state.checkpoints).id)
+    assert (settings.tables.warehouse / SESSIONS.name / "_delta_log").is_dir()
+    before = set(settings.tables.warehouse.rglob("*/_delta_log/*"))
+    monkeypatch.setattr(location_module, "_CATALOG_MANAGED", "delta.feature.deletionVectors")
+    with pytest.raises(ConfigurationError, match=r"catalog itself commits to .*sessions.* nothing was changed"):
+        ops.maintain(settings, lambda _: None, threading.Event())
+    assert set(settings.tables.warehouse.rglob("*/_delta_log/*")) == before
+    monkeypatch.setenv("DATABRICKS_RUNTIME_VERSION", "19.0")
+    location.refuse_catalog_managed(spark, TABLES)
 
 
 def test_the_newest_update_is_found_without_reading_sessions_of_other_days(spark: SparkSession, tmp_path: Path) -> None:

@@ -31,9 +31,9 @@ def open_tables_exclusively(
     check for the body to call before each change: it raises `StreamError` where a lease is lost. Maintenance may run
     beside the sessionize job where the tables are in a catalog.
 
-    Raises `ConfigurationError` where a needed table does not exist or Spark has another default storage,
-    `CheckpointError` where another job runs or `--checkpoints` does not own the tables, and `StoppedError` when `stop`
-    is set before the body begins. A folder that is not a checkpoint is not changed.
+    Raises `ConfigurationError` where a needed table does not exist, this engine cannot maintain it or Spark has another
+    default storage, `CheckpointError` where another job runs or `--checkpoints` does not own the tables, and
+    `StoppedError` when `stop` is set before the body begins. A folder that is not a checkpoint is not changed.
     """
     location, checkpoints = TableLocation.of(settings.tables), settings.state.checkpoints
     stop, is_exclusive = stop or threading.Event(), False
@@ -51,6 +51,7 @@ def open_tables_exclusively(
         depends_on = TIME_ZONE_CONF if is_maintenance else MESSAGES_CONF
         spark = stack.enter_context(job_session(depends_on=depends_on, settings=settings))
         location.require(spark, needed)
+        location.refuse_catalog_managed(spark, needed)
         if not is_exclusive:
             names = _lease_names(location, is_maintenance=is_maintenance)
             stored = (StoredLease(spark, location, name) for name in names)

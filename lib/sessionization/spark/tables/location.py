@@ -13,6 +13,7 @@ from pyspark.sql import DataFrame, DataFrameReader, DataFrameWriter, SparkSessio
 from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamReader
 
+from sessionization.databricks import on_databricks
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.layout_version import refuse_other_layout
@@ -26,6 +27,9 @@ from sessionization.spark.tables.schemas import LAYOUT_PROPERTY, RAW_EVENTS, SES
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
+
+_CATALOG_MANAGED = "delta.feature.catalogManaged"
+"""The property that a table shows whose commits the catalog itself makes."""
 
 MAX_COMMITS_READ = 100
 """Of a table's history at most this many of its newest commits are read."""
@@ -138,6 +142,22 @@ class TableLocation:
         """The statement that sets properties of a table."""
         written = ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())
         return f"ALTER TABLE {self.sql_name(table.name)} SET TBLPROPERTIES ({written})"
+
+    def refuse_catalog_managed(self, spark: SparkSession, tables: Iterable[Table]) -> None:
+        """Raises `ConfigurationError` where this engine's Delta cannot maintain a table, because the catalog commits.
+
+        Open-source Delta (4.4) reads and appends to such a table by a catalog that supports it, but refuses `OPTIMIZE`
+        and `VACUUM`, so a job would end after it has deleted rows. Databricks' own Delta does all of it.
+        """
+        if on_databricks():
+            return
+        names = [table.name for table in tables if _CATALOG_MANAGED in self.properties(spark, table)]
+        if names:
+            msg = (
+                f"the catalog itself commits to {', '.join(names)} in {self} (Delta's feature catalogManaged), and "
+                "open-source Delta refuses OPTIMIZE and VACUUM there: nothing was changed; run this job on Databricks"
+            )
+            raise ConfigurationError(msg)
 
     def refuse_other_owner(self, spark: SparkSession, checkpoints: AnyPath) -> None:
         """Check that the folder is the checkpoint whose queries write the tables.
