@@ -9,13 +9,14 @@ from typing import Any, NoReturn
 
 import pytest
 from pyspark.errors import AnalysisException
-from pyspark.sql import SparkSession
+from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.errors import ConfigurationError
 from sessionization.ops import preflight as module
 from sessionization.ops.preflight import NAME, check_storage, preflight
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import kafka_source
+from sessionization.spark.tables.location import TableLocation
 from tests.support.failing import failing_with
 from tests.support.settings import settings_of
 
@@ -139,6 +140,19 @@ def test_an_input_that_is_not_there_is_named(
     found = failures(run(settings(folder, **given)))
     assert list(found) == [check]
     assert found[check].startswith(words)
+
+
+@pytest.mark.usefixtures("without_stream")
+def test_a_delta_that_ignores_transaction_ids_is_refused(folder: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    append = TableLocation.append
+
+    def without_options(self: TableLocation, rows: DataFrame, table: Any, **_: str) -> None:
+        append(self, rows, table)
+
+    monkeypatch.setattr(TableLocation, "append", without_options)
+    found = failures(run(settings(folder)))
+    assert list(found) == ["tables"]
+    assert found["tables"].startswith("a micro-batch that was appended twice left 2 rows")
 
 
 @pytest.mark.usefixtures("without_tables")

@@ -13,6 +13,7 @@ import json
 import threading
 import time
 from collections.abc import Callable
+from dataclasses import replace
 from functools import partial
 from pathlib import Path
 
@@ -49,7 +50,7 @@ from sessionization.spark.output import real_time
 from sessionization.spark.pipeline import session_changes
 from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.lease import hold_lease
-from sessionization.spark.tables.lease_table import StoredLease
+from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE, Table
 from sessionization.streams import PC_STREAM, STREAMS
@@ -186,17 +187,21 @@ def check_output_topic(spark: SparkSession, settings: SessionizeSettings) -> str
 
 
 def check_tables(spark: SparkSession, location: TableLocation) -> str:
-    """Create a table, append to it, read it, and drop it."""
+    """Create a table, append the same micro-batch twice, and drop the table."""
     if location.warehouse is not None:
         location.warehouse.mkdir(parents=True, exist_ok=True)
     _drop(spark, location)
     try:
         create_table(spark, location, _TABLE, owner=NAME)
-        location.append(spark.range(1).toDF("number"), _TABLE)
-        location.read(spark.read, _TABLE).collect()
+        for _ in range(2):
+            location.append(spark.range(1).toDF("number"), _TABLE, txnAppId=NAME, txnVersion="0")
+        count = location.read(spark.read, _TABLE).count()
     finally:
         _drop(spark, location)
-    return f"created, appended to, read and dropped in {location}"
+    if count != 1:
+        msg = f"a micro-batch that was appended twice left {count} rows: this Delta ignores txnAppId; use a newer one"
+        raise ConfigurationError(msg)
+    return f"created, appended to twice, read and dropped in {location}"
 
 
 def _drop(spark: SparkSession, location: TableLocation) -> None:
@@ -207,12 +212,16 @@ def _drop(spark: SparkSession, location: TableLocation) -> None:
 
 
 def check_lease(spark: SparkSession, location: TableLocation, say: Say) -> str:
-    """Take a lease of this check's own."""
+    """Take a lease of this check's own, and see another run refused."""
     if location.warehouse is not None and is_on_local_disk(location.warehouse):
         return "not needed, because a lock of this machine keeps a second job away"
-    stored = StoredLease(spark, location, NAME)
-    with hold_lease(stored, "preflight", lambda text: say(f"warning  lease: {text}"), threading.Event()):
-        return f"taken and given up in {JOB_LEASE.name}"
+    stored, other = StoredLease(spark, location, NAME), Holder.this_run(spark, "preflight")
+    with hold_lease(stored, "preflight", lambda text: say(f"warning  lease: {text}"), threading.Event()) as lease:
+        if stored.take(replace(other, since_ms=0, until_ms=wall_clock_ms()), 0, None):
+            msg = f"two runs took one lease in {location}: this storage lets a commit replace another; use another one"
+            raise ConfigurationError(msg)
+        lease.check()
+    return f"a second run is refused, by {JOB_LEASE.name}"
 
 
 def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
