@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sessionization.streams import CONSOLE_STREAM, PC_STREAM
+from sessionization.event_map import DEFAULT, package_map
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import Messages
 from sessionization_simulator.fleet import Fleet
@@ -23,7 +23,8 @@ class Stream:
     device_field: str
 
 
-PC, CONSOLE = STREAMS = Stream(PC_STREAM, "hostPcId"), Stream(CONSOLE_STREAM, "openPsid")
+_MAP = package_map(DEFAULT)
+PC, CONSOLE = STREAMS = tuple(Stream(name, _MAP.device_id_of(name)[0][0]) for name in _MAP.stream_names)
 
 
 def by_stream(messages: Messages, fleet: Fleet) -> Iterator[tuple[Stream, Messages]]:

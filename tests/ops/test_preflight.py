@@ -18,6 +18,7 @@ from sessionization.ops.preflight import NAME, check_input, check_storage, prefl
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
+from tests.support.default_streams import STREAMS
 from tests.support.failing import failing_with
 from tests.support.settings import settings_of
 
@@ -191,7 +192,7 @@ def test_storage_that_cannot_rename_or_reads_what_was_there_before_is_refused(
 
 def test_an_input_at_a_uri_is_looked_for_and_not_counted(spark: SparkSession, folder: Path) -> None:
     place = HadoopPath(f"file:{folder}/input")
-    assert check_input(place) == "pc_sessions is there; console_sessions is missing so far"
+    assert check_input(place, STREAMS) == "pc_sessions is there; console_sessions is missing so far"
 
 
 def refuse() -> NoReturn:

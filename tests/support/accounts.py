@@ -31,7 +31,7 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
             continue
         stream, value, ingested_ms, *_ = position
         message = read(stream, value, ingested_ms)
-        if isinstance(message, str):
+        if not isinstance(message, tuple):
             found.append(f"{message}, and not in quarantine: {position}")
             continue
         device_id, event = message

@@ -212,7 +212,7 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
         if not batch.is_committed:
             oracle.take_state_of(reference)
         results = [read(message.stream, message.value, message.ingested_ms) for message in source.messages_of(batch)]
-        events: list[tuple[str, Event]] = [result for result in results if not isinstance(result, str)]
+        events: list[tuple[str, Event]] = [result for result in results if isinstance(result, tuple)]
         before = dict(reference.counters)
         changes = reference.micro_batch(batch.clock_ms, events)
         counted = {name: count - before[name] for name, count in reference.counters.items()}

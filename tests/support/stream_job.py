@@ -70,7 +70,7 @@ class Job:
             PinnedSettings.of(settings, str(self.location)),
             settings.rules.of_sessions,
             warm=settings.state.from_sessions,
-        )
+        ).with_events(settings.event_map, lambda _line: None)
         self.rules = checkpoint.in_force
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:

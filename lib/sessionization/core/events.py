@@ -10,7 +10,7 @@ from typing import NamedTuple
 
 
 class Platform(StrEnum):
-    """The stream that an event came from."""
+    """The platforms of the event map `default`. A map may name any others."""
 
     PC = "pc"
     CONSOLE = "console"
@@ -51,7 +51,7 @@ class Start:
 
     session_id: int
     at_ms: int
-    platform: Platform
+    platform: str
     ingested_ms: int
     account_id: str | None = None
 
@@ -62,7 +62,7 @@ class End:
 
     session_id: int
     at_ms: int
-    platform: Platform
+    platform: str
     ingested_ms: int
     account_id: str | None = None
     foreground_s: int | None = None
@@ -84,7 +84,7 @@ class Change(NamedTuple):
 
     session_id: int
     account_id: str | None
-    platform: Platform
+    platform: str
     kind: ChangeKind
     processed_ms: int
     started_ms: int | None

@@ -17,6 +17,7 @@ from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
+from sessionization.event_map import DEFAULT, package_map
 from sessionization.notebook.tour import replay_devices
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
@@ -59,7 +60,7 @@ def open_sample(spark: SparkSession) -> str:
     sample = read_sample()
     rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
     schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    messages = parse(spark.createDataFrame(rows, schema), default_limits())
+    messages = parse(spark.createDataFrame(rows, schema), default_limits(), package_map(DEFAULT))
     events: defaultdict[str, list[Event]] = defaultdict(list)
     for row in valid_events(messages).select(pack_event().alias("event")).collect():
         device_id, event = unpack_event(row.event)

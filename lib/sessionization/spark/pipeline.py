@@ -47,7 +47,9 @@ class Pipeline:
 
     def archive(self) -> DataStreamWriter:
         messages = self._messages(self.sinks.every_ms(ARCHIVE))  # stream, position, ingested_at, value
-        parsed = parse(messages, self._limits())  # with the parsed fields, and a reason for each invalid message
+        parsed = parse(
+            messages, self._limits(), self.context.settings.event_map
+        )  # with the parsed fields, and a reason for each invalid message
         return self.sinks.archive(parsed)  # -> raw_events, quarantine
 
     def sessionize(self) -> DataStreamWriter:
@@ -55,7 +57,7 @@ class Pipeline:
         # A real-time batch has no bound but its duration, and needs no ticks.
         messages = self._messages(None if is_real_time else self.context.settings.pace.trigger_ms)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
-        events = valid_events(parse(messages, self._limits()))  # EVENT_COLUMNS
+        events = valid_events(parse(messages, self._limits(), self.context.settings.event_map))  # EVENT_COLUMNS
         if (unread := self.initial_state.unread_events) is not None:
             events = events.unionByName(unread)
         layout, in_force = self.context.checkpoint.layout, self.context.checkpoint.in_force

@@ -4,10 +4,8 @@ import orjson
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.events import End, Event, Start
 from sessionization.spark.input.parse import EVENT_COLUMNS
-
-_PLATFORMS = {platform.value: platform for platform in Platform}
 
 
 def pack_event() -> Column:
@@ -21,7 +19,7 @@ def pack_event() -> Column:
 def unpack_event(text: str) -> tuple[str, Event]:
     """Read the device and the event that `pack_event` wrote."""
     device_id, session_id, is_start, event_ms, foreground_s, account_id, platform, ingested_ms = orjson.loads(text)
-    fields = int(session_id), int(event_ms), _PLATFORMS[platform], int(ingested_ms), account_id
+    fields = int(session_id), int(event_ms), platform, int(ingested_ms), account_id
     if is_start == "true":
         return device_id, Start(*fields)
     return device_id, End(*fields, None if foreground_s is None else int(foreground_s))

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sessionization.core.events import Change
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
+from sessionization.event_map import EventMap
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
@@ -38,17 +39,18 @@ _CHANGE_TYPE = from_arrow_schema(_CHANGE_SCHEMA)
 _CHANGES_PER_BATCH = 10_000
 
 
-def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
+def read_events(messages: DataFrame, limits: EventTimeLimits, events: EventMap) -> DataFrame:
     """The valid events among archived messages, as the stream parses them.
 
     Args:
         messages: rows of `raw_events`.
         limits: the bounds on event time.
+        events: what the messages mean.
 
     Returns:
         The columns `EVENT_COLUMNS`.
     """
-    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits))
+    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits, events))
 
 
 def replayed_changes(

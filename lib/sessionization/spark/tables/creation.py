@@ -7,7 +7,7 @@ from pyspark.sql import SparkSession
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
-from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
+from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES, Column, Table
 from sessionization.spark.tables.statements import fill_in
 
 
@@ -51,6 +51,14 @@ def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, m
         checks = [pool.submit(_create_or_check, spark, location, table, owner, may_create) for table in others]
     for check in checks:
         check.result()
+
+
+@retry_on_conflict
+def add_column(spark: SparkSession, location: TableLocation, table: Table, column: Column) -> None:
+    """Add a column to a table that lacks it; its rows so far have null there."""
+    if column.name not in location.read(spark.read, table).columns:
+        added = f"{column.name} {column.type} COMMENT '{column.comment}'"
+        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({added})")
 
 
 @retry_on_conflict

@@ -88,7 +88,9 @@ def warm_start(context: JobContext) -> InitialState:
         if settings.sink.type == "kafka":
             read_position.refuse_unlanded_changes(context)
         if settings.input_folder is not None:
-            read_position.refuse_files_already_read(spark, settings.input_folder, location)
+            read_position.refuse_files_already_read(
+                spark, settings.input_folder, settings.event_map.stream_names, location
+            )
         else:
             starts = read_position.next_offsets(context)
             write_atomically(starts_file, json.dumps(starts))
@@ -129,7 +131,7 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
 
     Heartbeats continue after that micro-batch. Its Ends that wait for their Start are in the state.
     """
-    spark, location, checkpoint = context.spark, context.location, context.checkpoint
+    spark, location, settings, checkpoint = context.spark, context.location, context.settings, context.checkpoint
     rules, layout, pinned = checkpoint.in_force.rules, checkpoint.layout, checkpoint.pinned
     span = MemorySpan(newest_clock_ms(spark, location), rules)
     clock = stream_clock(spark, location, span.changes_since_ms, wall_clock_ms())
@@ -137,7 +139,7 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
     since = F.timestamp_millis(F.lit(span.ingested_since_ms(clock)))
     messages = location.read(spark.read, RAW_EVENTS).where(F.col("ingested_at") >= since)
     limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
-    events = without_change(read_events(messages, limits), recent)
+    events = without_change(read_events(messages, limits, settings.event_map), recent)
     entries = stored_entries(location.read(spark.read, SESSIONS), recent)
     state = remembered_state(entries, events, clock, span, layout).persist()
     try:

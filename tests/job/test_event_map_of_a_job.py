@@ -1,0 +1,65 @@
+"""A job with an event map of its own: nested fields, composite ids, epoch times, and other events beside."""
+
+import time
+from pathlib import Path
+
+import pytest
+from pyspark.sql import SparkSession
+
+from sessionization.spark.checkpoint.folder import ARCHIVE
+from sessionization.spark.output.progress import BatchProgress
+from sessionization.spark.output.progress_log import ProgressLog
+from sessionization.spark.tables.creation import add_column
+from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSIONS, SKIPPED_COLUMN, STREAM_PROGRESS
+from tests.support.event_maps import ARCADE
+from tests.support.stream_job import Job
+from tests.support.waiting import wait_for
+
+pytestmark = pytest.mark.spark
+
+
+def game(session_id: int, kind: str, device: str = "h1", platform: str = "PS5", foreground_ms: int = 1_500) -> dict:
+    return {
+        "tenant": "blue:1",
+        "device": {"hw.id": device, "os": platform},
+        "session": {"number": session_id, "foreground": foreground_ms},
+        "type": kind,
+        "ts": time.time_ns() // 1_000_000,
+        "user": {"id": 5},
+    }
+
+
+def test_the_tables_hold_what_the_map_says(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "arcade.yml").write_text(ARCADE)
+    job = Job(spark, tmp_path, events=str(tmp_path / "arcade.yml"), late_retention="1h")
+    reports: list[BatchProgress] = []
+    with job.running(report=reports.append) as queries:
+        played = (game(1, "session_start"), game(1, "session_end"), game(2, "session_resume", "h2", "iOS"))
+        job.send(*played, stream="arcade")
+        job.send(game(3, "purchase"), game(4, "session_start", platform="Linux"), b"{}", b"{", stream="arcade")
+        job.send(game(9, "session_start"), stream="pc_sessions")  # no stream of the map
+        wait_for(lambda: job.archived() == 7 and len(job.rows(QUARANTINE)) == 3, "the messages in the archive")
+        wait_for(lambda: len(job.rows(SESSIONS)) == 2, "the sessions")
+        wait_for(lambda: job.count(change="ended") == 1, "the end")
+        job.stop(queries)
+    assert {row["stream"] for row in job.rows(RAW_EVENTS)} == {"arcade"}
+    assert sorted(row["reason"] for row in job.rows(QUARANTINE)) == [
+        "malformed_json",
+        "missing_device_id",
+        "unknown_platform",
+    ]
+    columns = ("device_id", "session_id", "account_id", "platform", "foreground_s")
+    shown = [tuple(row[name] for name in columns) for row in job.rows(SESSIONS)]
+    assert sorted(shown) == [("blue\\:1:h1", 1, "5", "console", 1), ("blue\\:1:h2", 2, "5", "mobile", None)]
+
+    archived = [report for report in reports if report.query == ARCHIVE]
+    sums = [sum(getattr(report, name) for report in archived) for name in ("rows_in", "quarantined", "skipped")]
+    assert sums == [7, 3, 1]
+    assert all(report.skipped is None for report in reports if report.query != ARCHIVE)
+    for _ in range(2):  # only the first start adds it
+        add_column(spark, job.location, STREAM_PROGRESS, SKIPPED_COLUMN)
+    log = ProgressLog(job.context)
+    for report in reports:
+        log.store(report)
+    log.append()
+    assert sum(row["skipped"] or 0 for row in job.rows(STREAM_PROGRESS)) == 1

@@ -1,0 +1,38 @@
+"""Event maps of studios that do not exist, each a file as a person writes it, and what a message of each looks like."""
+
+ARCADE = """
+version: 1
+streams:
+  arcade: {platform: {path: device.os, values: {Windows: pc, PS5: console, iOS: mobile}}}
+device_id: [tenant, device."hw.id"]
+session_id: session.number
+event: type
+kinds: {start: [session_start, session_resume], end: [session_end]}
+other_events: skip
+event_time: {path: ts, format: epoch_ms}
+account_id: user.id
+foreground_s: {path: session.foreground, unit: ms}
+"""
+"""One stream for all platforms, nested fields, a composite device id, and other events beside."""
+
+HANDHELD = """
+version: 1
+streams:
+  phones: {platform: mobile, device_id: phone}
+  tablets: {platform: {path: os, values: {iPadOS: tablet}}, device_id: [maker, "serial number"], session_id: run.id}
+session_id: sid
+event: kind
+kinds: {start: [open], end: [close]}
+event_time: {path: at, format: epoch_s}
+"""
+"""Streams of different ids, and none of the optional fields."""
+
+OFFSETS = """
+version: 1
+streams: {games: {platform: pc}}
+device_id: id
+session_id: sid
+event: kind
+kinds: {start: [open], end: [close]}
+event_time: {path: at, format: iso8601_basic_offset}
+"""
