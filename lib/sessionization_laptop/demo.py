@@ -20,7 +20,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from sessionization.errors import ConfigurationError
-from sessionization.event_map import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import JobCallbacks, run
 from sessionization.settings.sessionize_settings import SessionizeSettings

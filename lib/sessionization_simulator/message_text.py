@@ -5,7 +5,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sessionization.event_map import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import Messages
 from sessionization_simulator.fleet import Fleet

@@ -4,21 +4,21 @@ import json
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sessionization.errors import CheckpointError
-from sessionization.event_map import DEFAULT, EventMap, package_map
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.opening import open_checkpoint
 from tests.support.checkpoint_folder import FIXED, RULES, reopened
-from tests.support.event_maps import HANDHELD
+from tests.support.event_maps import HANDHELD, map_of
 
-EVENTS = EventMap.model_validate(yaml.load(HANDHELD, yaml.BaseLoader))
+EVENTS = map_of(HANDHELD)
 
 
 def changed(was: str, now: str) -> EventMap:
     assert was in HANDHELD
-    return EventMap.model_validate(yaml.load(HANDHELD.replace(was, now), yaml.BaseLoader))
+    return map_of(HANDHELD.replace(was, now))
 
 
 def test_the_first_map_is_stored_and_a_change_is_printed(tmp_path: Path) -> None:

@@ -8,9 +8,8 @@ import yaml
 from pyspark.sql import Row, SparkSession
 
 from sessionization.core.events import Start
-from sessionization.event_map import EventMap
 from sessionization.spark.input.parse import EVENT_COLUMNS, SKIPPED, parse, valid_events
-from tests.support.event_maps import ARCADE, HANDHELD, OFFSETS
+from tests.support.event_maps import ARCADE, HANDHELD, OFFSETS, map_of
 from tests.support.wire import read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS
 from tests.support.wire_maps import ARCADE_CASES, OFFSET_CASES, PHONE_CASES, TABLET_CASES, Case
@@ -25,10 +24,6 @@ CASES: dict[tuple[str, str], dict[str, Case]] = {
 }
 NAMED = [(text, stream, name) for (text, stream), cases in CASES.items() for name in cases]
 IDS = [f"{stream}: {name}" for _, stream, name in NAMED]
-
-
-def map_of(text: str) -> EventMap:
-    return EventMap.model_validate(yaml.load(text, yaml.BaseLoader))
 
 
 @pytest.fixture(scope="module")

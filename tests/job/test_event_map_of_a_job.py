@@ -6,14 +6,17 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.checkpoint.folder import ARCHIVE
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.tables.creation import add_column
-from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSIONS, SKIPPED_COLUMN, STREAM_PROGRESS
-from tests.support.event_maps import ARCADE
+from sessionization.spark.tables.creation import fit_to_events
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
+from tests.support.event_maps import ARCADE, map_of
 from tests.support.stream_job import Job
 from tests.support.waiting import wait_for
+from tests.support.warehouse import empty_tables
 
 pytestmark = pytest.mark.spark
 
@@ -56,10 +59,21 @@ def test_the_tables_hold_what_the_map_says(spark: SparkSession, tmp_path: Path) 
     sums = [sum(getattr(report, name) for report in archived) for name in ("rows_in", "quarantined", "skipped")]
     assert sums == [7, 3, 1]
     assert all(report.skipped is None for report in reports if report.query != ARCHIVE)
-    for _ in range(2):  # only the first start adds it
-        add_column(spark, job.location, STREAM_PROGRESS, SKIPPED_COLUMN)
+    for _ in range(2):  # only the first start changes the tables
+        fit_to_events(spark, job.location, job.settings.event_map)
     log = ProgressLog(job.context)
     for report in reports:
         log.store(report)
     log.append()
     assert sum(row["skipped"] or 0 for row in job.rows(STREAM_PROGRESS)) == 1
+
+
+def test_tables_of_the_first_release_take_other_platforms(spark: SparkSession, tmp_path: Path) -> None:
+    location = TableLocation(tmp_path)
+    empty_tables(spark, location)
+    constraint = {"delta.constraints.known_platform": "platform IN ('pc', 'console')"}
+    spark.sql(location.set_properties_sql(SESSION_CHANGES, constraint))
+    fit_to_events(spark, location, package_map(DEFAULT))
+    assert constraint.items() <= location.properties(spark, SESSION_CHANGES).items()
+    fit_to_events(spark, location, map_of(ARCADE))
+    assert not constraint.keys() & location.properties(spark, SESSION_CHANGES).keys()

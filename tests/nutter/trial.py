@@ -14,7 +14,7 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.command_line.widgets import JOB_RUN_ID
-from sessionization.event_map import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import write_atomically
 from sessionization.notebook.tour import Message
 from sessionization.settings.table_location_settings import TableLocationSettings

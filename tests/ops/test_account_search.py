@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization.event_map import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.ops import erase as ops
 
 pytestmark = pytest.mark.spark

@@ -1,5 +1,9 @@
 """Event maps of studios that do not exist, each a file as a person writes it, and what a message of each looks like."""
 
+import yaml
+
+from sessionization.event_map.model import EventMap
+
 ARCADE = """
 version: 1
 streams:
@@ -22,10 +26,10 @@ streams:
   tablets: {platform: {path: os, values: {iPadOS: tablet}}, device_id: [maker, "serial number"], session_id: run.id}
 session_id: sid
 event: kind
-kinds: {start: [open], end: [close]}
+kinds: {start: [open], end: [close], activity: [ping]}
 event_time: {path: at, format: epoch_s}
 """
-"""Streams of different ids, and none of the optional fields."""
+"""Streams of different ids, events of activity, and none of the optional fields."""
 
 OFFSETS = """
 version: 1
@@ -36,3 +40,7 @@ event: kind
 kinds: {start: [open], end: [close]}
 event_time: {path: at, format: iso8601_basic_offset}
 """
+
+
+def map_of(text: str) -> EventMap:
+    return EventMap.model_validate(yaml.load(text, yaml.BaseLoader))

@@ -66,7 +66,8 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
     here = events | events["streams"][stream]
     kind = _text(_at(fields, events["event"]))
     starts, ends = events["kinds"]["start"], events["kinds"]["end"]
-    if events.get("other_events") == "skip" and kind is not None and kind not in {*starts, *ends}:
+    is_other = kind is not None and kind not in {*starts, *ends}
+    if kind in events["kinds"].get("activity", ()) or (is_other and events.get("other_events") == "skip"):
         return None
     as_id = _text if events == DEFAULT else _text_or_integer
     paths = here["device_id"] if isinstance(here["device_id"], list) else [here["device_id"]]

@@ -15,7 +15,8 @@ from sessionization.clock import day_start_ms, wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
-from sessionization.event_map import DEFAULT, EventMap, package_map
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import RuleSettings

@@ -27,8 +27,8 @@ from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY, newest_appended_batch
 from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import (
-    add_column,
     create_tables,
+    fit_to_events,
     refuse_missing_tables,
     store_heartbeat,
     take_over,
@@ -36,7 +36,6 @@ from sessionization.spark.tables.creation import (
 from sessionization.spark.tables.lease import MAINTENANCE_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SKIPPED_COLUMN, STREAM_PROGRESS
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 
 
@@ -136,8 +135,7 @@ def _open_tables(
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False)
         checkpoint.restore_layout_file()
-    if context.settings.event_map.skips:
-        add_column(spark, location, STREAM_PROGRESS, SKIPPED_COLUMN)
+    fit_to_events(spark, location, context.settings.event_map)
     store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)
     if location.warehouse is None:
         views.create_views(spark, location)

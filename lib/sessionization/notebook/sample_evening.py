@@ -17,7 +17,7 @@ from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
-from sessionization.event_map import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.notebook.tour import replay_devices
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event

@@ -18,7 +18,7 @@ from sessionization.clock import utc, wall_clock_ms
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules, RulesInForce
-from sessionization.event_map import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import write_atomically
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events

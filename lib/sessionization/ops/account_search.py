@@ -14,7 +14,8 @@ from typing import Self
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionization.event_map import EventMap, names_of
+from sessionization.event_map.field_path import names_of
+from sessionization.event_map.model import EventMap
 
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,27}")

@@ -11,7 +11,8 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
-from sessionization.event_map import DEFAULT, EventMap, package_map
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.ops.account_search import Keys, json_names_account, malformed_text_names_account
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings

@@ -26,7 +26,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, SessionizationError, StreamError
-from sessionization.event_map import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import is_on_local_disk, remove_tree, replace_verified, write_atomically, write_new
 from sessionization.hadoop_path import AnyPath
 from sessionization.job.preparation import plain_errors, refuse_unreadable_input

@@ -6,7 +6,8 @@ from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, mo
 
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange
-from sessionization.event_map import DEFAULT, EventMap, read_event_map
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.kafka_options import OUTPUT_TOPIC, KafkaOptions, check_output_topic
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section

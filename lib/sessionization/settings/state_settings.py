@@ -4,7 +4,8 @@ from typing import Any, Self
 
 from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-from sessionization.event_map import EventMap, read_event_map
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import read_event_map
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section, written_name
 from sessionization.settings.table_location_settings import Location, TableLocationSettings, Tables, volume
 

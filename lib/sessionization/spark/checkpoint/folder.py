@@ -10,7 +10,9 @@ from uuid import uuid4
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
-from sessionization.event_map import DEFAULT, EventMap, package_map
+from sessionization.event_map.changes import differences, refuse_other_ids
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import appendable, replace_verified, write_new
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.layout_version import CHECKPOINT_LAYOUT, refuse_other_layout
@@ -111,7 +113,7 @@ class Checkpoint:
             "created_ms": self.created_ms,
             "is_warm": self.is_warm,
             "sink": self.sink,
-            EVENTS: None if self.events is None else self.events.model_dump(mode="json", exclude_none=True),
+            EVENTS: None if self.events is None else self.events.stored(),
             "pinned": asdict(self.pinned),
             "hash_key": self.layout.hash_key,
             "rules": asdict(self.in_force.rules),
@@ -232,14 +234,14 @@ class Checkpoint:
             return self
         if self.events is not None:
             try:
-                events.refuse_other_ids(self.events)
+                refuse_other_ids(events, self.events)
             except ValueError as error:
                 msg = (
                     f"--checkpoints {self.folder} was created with another event map: {error}; give such an --events "
                     "again, or start with a new --checkpoints folder and an empty location for the tables"
                 )
                 raise CheckpointError(msg) from None
-            for line in events.differences_from(self.events):
+            for line in differences(events, self.events):
                 say(f"the event map is another one than at the last start: {line}")
         replace(read_checkpoint(self.folder), events=events).write()  # without what is not yet stored
         return replace(self, events=events)

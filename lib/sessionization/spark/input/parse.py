@@ -7,7 +7,9 @@ from functools import reduce
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionization.event_map import DEFAULT, EventMap, Names, PlatformField, Stream, names_of, package_map
+from sessionization.event_map.field_path import Names, names_of
+from sessionization.event_map.model import EventMap, PlatformField, Stream
+from sessionization.event_map.reading import DEFAULT, is_default, package_map
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
 from sessionization.spark.input.variant_values import bigint_or_null, string_or_null, text_or_null, value_below
 
@@ -29,7 +31,7 @@ EVENT_COLUMNS = {
 """The columns of a valid event, in this order, with their types in Spark."""
 
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
-_SESSION, _FOREGROUND = "_session", "_foreground"
+_SESSION, _FOREGROUND, _IS_SKIPPED = "_session", "_foreground", "_is_skipped"
 _BLANK = r"(?U)^\s*\z"
 
 
@@ -109,7 +111,7 @@ def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
     def everywhere(name: str, path: str | None) -> Column:
         return value(name, [None if path is None else names_of(path)])
 
-    as_id = string_or_null if events.is_default else text_or_null
+    as_id = string_or_null if is_default(events) else text_or_null
     ids = [events.device_id_of(stream) for stream in streams]
     texts = [
         as_id(value(f"_device_{at}", [paths[at] if at < len(paths) else None for paths in ids])).alias(f"_part_{at}")
@@ -139,10 +141,13 @@ def _typed(texts: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
         return bigint_or_null(F.col(name) if name in texts.columns else _value_at(path))
 
     is_end = kind.isin(*kinds.end)
+    is_skipped = kind.isin(*kinds.activity)
+    if events.other_events == "skip":
+        is_skipped = kind.isNotNull() & ~kind.isin(*kinds.start, *kinds.end)
     typed = texts.select(
         *kept,
         F.col("_wire").isNotNull().alias("_is_object"),
-        kind.isNotNull().alias("_has_kind"),
+        *([is_skipped.alias(_IS_SKIPPED)] if events.skips else []),
         *_parts_of(texts),
         _device_id(events).alias("device_id"),
         number(_SESSION, events.session_id_of(events.stream_names[0])).alias("session_id"),
@@ -161,7 +166,7 @@ def _typed(texts: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
 
 
 def _with_reason(typed: DataFrame, events: EventMap, limits: EventTimeLimits) -> DataFrame:
-    beside = ("_is_object", "_has_kind", *_parts_of(typed))
+    beside = ("_is_object", _IS_SKIPPED, *_parts_of(typed))
     return typed.withColumn("reason", _quarantine_reason(events, limits, _parts_of(typed))).drop(*beside)
 
 
@@ -170,9 +175,8 @@ def _quarantine_reason(events: EventMap, limits: EventTimeLimits, parts: Sequenc
     ids = dict.fromkeys(("device_id", *(parts if len(parts) > 1 else ()), "account_id"))
     too_long = reduce(Column.__or__, (F.length(name) > MAX_ID_CODE_POINTS for name in ids))
     if events.skips:
-        is_other = F.col("_has_kind") & F.col("is_start").isNull()
         no_object = F.when(is_too_large, "oversized").when(~F.col("_is_object"), "malformed_json")
-        reason = no_object.when(is_other, SKIPPED).when(too_long, "oversized")
+        reason = no_object.when(F.col(_IS_SKIPPED), SKIPPED).when(too_long, "oversized")
     else:
         reason = F.when(is_too_large | too_long, "oversized").when(~F.col("_is_object"), "malformed_json")
     ahead_ms = F.col("event_ms") - F.col("ingested_ms")

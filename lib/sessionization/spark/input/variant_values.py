@@ -5,7 +5,7 @@ import re
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionization.event_map import Names
+from sessionization.event_map.field_path import Names
 
 _TEXT, _INTEGER = "STRING", "BIGINT"
 _EXACT_NUMBER = r"^(BIGINT|DECIMAL.*)\z"

@@ -12,7 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sessionization.core.events import Change
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
-from sessionization.event_map import EventMap
+from sessionization.event_map.model import EventMap
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event

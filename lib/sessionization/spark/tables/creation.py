@@ -5,10 +5,24 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import is_default
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
-from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES, Column, Table
+from sessionization.spark.tables.schemas import (
+    CONSTRAINT,
+    HEARTBEAT_PROPERTY,
+    SESSION_CHANGES,
+    SESSION_PREDICTIONS,
+    SESSIONS,
+    SKIPPED_COLUMN,
+    STREAM_PROGRESS,
+    TABLES,
+    Table,
+)
 from sessionization.spark.tables.statements import fill_in
+
+_PLATFORMS = "known_platform"
 
 
 def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
@@ -54,11 +68,14 @@ def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, m
 
 
 @retry_on_conflict
-def add_column(spark: SparkSession, location: TableLocation, table: Table, column: Column) -> None:
-    """Add a column to a table that lacks it; its rows so far have null there."""
-    if column.name not in location.read(spark.read, table).columns:
-        added = f"{column.name} {column.type} COMMENT '{column.comment}'"
-        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({added})")
+def fit_to_events(spark: SparkSession, location: TableLocation, events: EventMap) -> None:
+    """Add the column for skipped events, and drop a constraint of the first release, which knew two platforms."""
+    if events.skips and SKIPPED_COLUMN.name not in location.read(spark.read, STREAM_PROGRESS).columns:
+        column = f"{SKIPPED_COLUMN.name} {SKIPPED_COLUMN.type} COMMENT '{SKIPPED_COLUMN.comment}'"
+        spark.sql(f"ALTER TABLE {location.sql_name(STREAM_PROGRESS.name)} ADD COLUMNS ({column})")
+    for table in () if is_default(events) else (SESSION_CHANGES, SESSION_PREDICTIONS):
+        if location.exists(spark, table) and f"{CONSTRAINT}{_PLATFORMS}" in location.properties(spark, table):
+            spark.sql(f"ALTER TABLE {location.sql_name(table.name)} DROP CONSTRAINT {_PLATFORMS}")
 
 
 @retry_on_conflict

@@ -17,7 +17,7 @@ from sessionization.spark.tables.statements import read_statement
 _COLUMN = re.compile(r"""^  (\w+) ([^'"]+?)( NOT NULL)? COMMENT (['"])(.*)\4,?$""", re.MULTILINE)
 _PROPERTY = re.compile(r"""^  '(\S+)' =\s+(['"])(.*)\2,?$""", re.MULTILINE)
 _PARTITIONS = re.compile(r"^PARTITIONED BY \((.+)\)$", re.MULTILINE)
-_CONSTRAINT = "delta.constraints."
+CONSTRAINT = "delta.constraints."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Table:
     def constraints(self) -> tuple[tuple[str, str], ...]:
         """The `CHECK` constraints by name."""
         return tuple(
-            (key.removeprefix(_CONSTRAINT), value) for key, value in self.properties if key.startswith(_CONSTRAINT)
+            (key.removeprefix(CONSTRAINT), value) for key, value in self.properties if key.startswith(CONSTRAINT)
         )
 
     @property

@@ -6,10 +6,8 @@ docs/your-own-events.md explains each field.
 
 import re
 from collections.abc import Iterator, Mapping
-from functools import cache
-from importlib.resources import files
-from pathlib import Path
-from typing import Annotated, Any, ClassVar, Final, Literal, Self
+from itertools import combinations
+from typing import Annotated, Any, ClassVar, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -18,45 +16,15 @@ from pydantic import (
     ConfigDict,
     Field,
     Tag,
-    ValidationError,
     model_validator,
 )
 from pydantic import Discriminator as ChosenBy
-from pydantic_core import ErrorDetails
 
-from sessionization.errors import ConfigurationError
-from sessionization.yaml_file import read_yaml_file
+from sessionization.event_map.field_path import FieldPath, Names, names_of
 
-DEFAULT: Final = "default"
-_PAGE = "docs/your-own-events.md"
-_MAPS, _ENDING = files("sessionization") / "event_maps", ".yml"
+PAGE = "docs/your-own-events.md"
 _STREAM = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,248}")
-_NAME = re.compile(r'"[^"?]+"|[^".\[\]]+')  # Spark's paths have no question mark in quotes
-_PATH = re.compile(rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*")
-_NEEDS_QUOTES = re.compile(r"[.\[\]]")
-_CONSTANT, _FROM_A_FIELD = "constant", "from a field"
-_NOT_IN_A_FILE = {_CONSTANT, _FROM_A_FIELD, "[key]"}
-"""What pydantic's location of an error has beyond the place in a file."""
-
-Names = tuple[str, ...]
-"""A path, name by name: where a value is in a message."""
-
-
-def names_of(path: str) -> Names:
-    """The names of a path.
-
-    >>> names_of('device."os.name"')
-    ('device', 'os.name')
-    """
-    return tuple(name.strip('"') for name in _NAME.findall(path))
-
-
-def _check_path(path: str) -> str:
-    """Return the path in the one way in which it is compared and stored."""
-    if _PATH.fullmatch(path) is None or any(name != name.strip() for name in names_of(path)):
-        msg = f"{path!r} is no path: write names joined by dots, a name with a dot in double quotes; it enters no list"
-        raise ValueError(msg)
-    return ".".join(f'"{name}"' if _NEEDS_QUOTES.search(name) else name for name in names_of(path))
+CONSTANT, FROM_A_FIELD = "constant", "from a field"
 
 
 def _check_stream(name: str) -> str:
@@ -111,7 +79,7 @@ class _Part(BaseModel):
     @classmethod
     def _check_names(cls, content: object) -> object:
         if not isinstance(content, Mapping):
-            msg = f"has no fields: write them below it, as {_PAGE} shows"
+            msg = f"has no fields: write them below it, as {PAGE} shows"
             raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
         for name in content:
             if name in cls.not_yet:
@@ -123,7 +91,6 @@ class _Part(BaseModel):
         return content
 
 
-FieldPath = Annotated[str, AfterValidator(_check_path)]
 DevicePaths = Annotated[tuple[FieldPath, ...], BeforeValidator(_as_parts)]
 SessionPath = Annotated[FieldPath, BeforeValidator(_as_one_path)]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
@@ -143,8 +110,8 @@ class Stream(_Part):
     not_yet = ("table", "value", "ingested_at")
 
     platform: Annotated[
-        Annotated[Text, Tag(_CONSTANT)] | Annotated[PlatformField, Tag(_FROM_A_FIELD)],
-        ChosenBy(lambda value: _CONSTANT if isinstance(value, str) else _FROM_A_FIELD),
+        Annotated[Text, Tag(CONSTANT)] | Annotated[PlatformField, Tag(FROM_A_FIELD)],
+        ChosenBy(lambda value: CONSTANT if isinstance(value, str) else FROM_A_FIELD),
     ]
     device_id: DevicePaths | None = None
     session_id: SessionPath | None = None
@@ -159,12 +126,10 @@ class Kinds(_Part):
 
     @model_validator(mode="after")
     def _check_kinds(self) -> Self:
-        if self.activity:
-            msg = "activity is not supported yet: leave it out"
-            raise ValueError(msg)
-        if both := sorted({*self.start} & {*self.end}):
-            msg = f"{both[0]} is in start and in end: leave it in one of them"
-            raise ValueError(msg)
+        for one, other in combinations(("start", "end", "activity"), 2):
+            if both := sorted({*getattr(self, one)} & {*getattr(self, other)}):
+                msg = f"{both[0]} is in {one} and in {other}: leave it in one of them"
+                raise ValueError(msg)
         return self
 
 
@@ -239,79 +204,9 @@ class EventMap(_Part):
 
     @property
     def skips(self) -> bool:
-        """Whether other events are skipped, not quarantined."""
-        return self.other_events == "skip"
+        """Whether some events are skipped, not quarantined: other ones, or those of activity."""
+        return self.other_events == "skip" or bool(self.kinds.activity)
 
-    @property
-    def is_default(self) -> bool:
-        """Whether this is the package's `default`, which alone takes no number as a device or an account."""
-        return self == package_map(DEFAULT)
-
-    def refuse_other_ids(self, former: "EventMap") -> None:
-        """Raises `ValueError` where a stream of `former` is gone, or has other paths of ids."""
-        for stream in former.stream_names:
-            if stream not in self.streams:
-                msg = f"streams.{stream} is gone: streams may be added, and none may go"
-                raise ValueError(msg)
-            for field in ("device_id", "session_id"):
-                was, now = (getattr(one.streams[stream], field) or getattr(one, field) for one in (former, self))
-                if was != now:
-                    msg = f"streams.{stream}.{field} was {_written(was)}, and is {_written(now)}: ids never change"
-                    raise ValueError(msg)
-
-    def differences_from(self, former: "EventMap") -> list[str]:
-        """What differs from another map, a line for each field: `kinds.start is [a], was [b]`."""
-        now, was = (dict(_leaves(one.model_dump(mode="json", exclude_none=True))) for one in (self, former))
-        names = sorted(name for name in now.keys() | was.keys() if now.get(name) != was.get(name))
-        return [f"{name} is {_written(now.get(name))}, was {_written(was.get(name))}" for name in names]
-
-
-def _leaves(content: Mapping[str, Any], place: str = "") -> Iterator[tuple[str, Any]]:
-    for name, value in content.items():
-        if isinstance(value, Mapping):
-            yield from _leaves(value, f"{place}{name}.")
-        else:
-            yield f"{place}{name}", value
-
-
-def _written(value: object) -> str:
-    return f"[{', '.join(map(str, value))}]" if isinstance(value, list | tuple) else str(value or "not given")
-
-
-@cache
-def package_map(name: str) -> EventMap:
-    """A map of the package, by its name."""
-    return _checked(read_yaml_file(_MAPS / f"{name}{_ENDING}", name, _PAGE), name)
-
-
-def read_event_map(name_or_file: str) -> EventMap:
-    """Read the map of `--events`; raises `ConfigurationError` with one line for a file that has a mistake."""
-    names = sorted(file.name.removesuffix(_ENDING) for file in _MAPS.iterdir() if file.name.endswith(_ENDING))
-    if name_or_file in names:
-        return package_map(name_or_file)
-    place = f"--events {name_or_file}"
-    if not Path(name_or_file).is_file():
-        msg = f"{place} is no file, and no map of this name is known: there are {', '.join(names)}"
-        raise ConfigurationError(msg)
-    return _checked(read_yaml_file(Path(name_or_file), place, _PAGE), place)
-
-
-def _checked(content: object, place: str) -> EventMap:
-    try:
-        return EventMap.model_validate(content)
-    except ValidationError as error:
-        # A wrong value comes before a missing one.
-        first = min(error.errors(), key=lambda details: details["type"] == "missing")
-        msg = f"{place}: {_explain(first)}"
-        raise ConfigurationError(msg) from None
-
-
-def _explain(error: ErrorDetails) -> str:
-    kind, value = error["type"], error["input"]
-    place = ".".join(part for part in error["loc"] if isinstance(part, str) and part not in _NOT_IN_A_FILE)
-    text = {
-        "literal_error": f"{value!r} is not known: write {error.get('ctx', {}).get('expected')}",
-        "missing": f"is missing: write it as {_PAGE} shows",
-        "value_error": error["msg"].removeprefix("Value error, "),
-    }.get(kind, f"{value!r} does not fit: {error['msg'][:1].lower()}{error['msg'][1:]}")
-    return f"{place} {text}".lstrip()
+    def stored(self) -> dict[str, Any]:
+        """The content as a checkpoint stores it."""
+        return self.model_dump(mode="json", exclude_none=True)
