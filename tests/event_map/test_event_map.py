@@ -97,6 +97,7 @@ LINES = {  # what is replaced in the map, by what, and the message
     ("event: kind", "event: '\"kind'"): "event '\"kind' is no path: ",
     ("event: kind", "event: [kind]"): "event ['kind'] does not fit: ",
     ("event: kind", "event: SID"): "sid and SID differ in upper and lower case alone: write one of them",
+    ("event: kind", "event: sid.kind"): "sid.kind is below sid, which has a value itself: correct one of the paths",
     ("kinds: {start: [open], end: [close]}", "kinds: open"): "kinds has no fields: write them below it",
     ("start: [open]", "start: open"): "kinds.start 'open' is no list: write [NAME, NAME]",
     ("start: [open]", "start: []"): "kinds.start [] does not fit: ",

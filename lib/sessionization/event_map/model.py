@@ -171,6 +171,11 @@ class EventMap(_Part):
                 if getattr(stream, field) is None and getattr(self, field) is None:
                     msg = f"streams.{name}.{field} is missing: give it there, or as {field} for all streams"
                     raise ValueError(msg)
+        paths = {path: ".".join(path) for path in self.paths()}
+        if inner := [path for path in paths if any(path[:length] in paths for length in range(1, len(path)))]:
+            outer = next(path for path in paths if path == inner[0][: len(path)])
+            msg = f"{paths[inner[0]]} is below {paths[outer]}, which has a value itself: correct one of the paths"
+            raise ValueError(msg)
         spelled = {name.lower(): name for name in self.top_names}
         if other := [name for name in self.top_names if spelled[name.lower()] != name]:
             msg = f"{other[0]} and {spelled[other[0].lower()]} differ in upper and lower case alone: write one of them"

@@ -1,0 +1,84 @@
+"""Where a message of an event map has what the simulator plays, and in which form."""
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+from sessionization.event_map.field_path import Names, names_of
+from sessionization.event_map.model import EventMap, PlatformField
+
+SESSION: Final = "session_id"
+EVENT: Final = "event"
+ACCOUNT: Final = "account_id"
+TIME: Final = "event_time"
+PLATFORM: Final = "platform"
+FOREGROUND: Final = "foreground_s"
+_KNOWN = {ACCOUNT, PLATFORM, FOREGROUND}
+"""What a map may leave out. Any other name is that of a field beside, which no map knows."""
+ABSENT: Final = object()
+
+Values = Mapping[str, Any]
+"""The values of a message by these names, those of the parts of the device id by `device_part`."""
+
+_to_json = json.JSONEncoder(separators=(",", ":")).encode
+
+
+def device_part(number: int) -> str:
+    return f"device_id {number}"
+
+
+@dataclass(frozen=True, slots=True)
+class Form:
+    """The form of a stream's messages."""
+
+    events: EventMap
+    paths: Mapping[str, Names]
+    device_parts: int
+
+    @classmethod
+    def of(cls, events: EventMap, stream: str) -> Self:
+        platform, device = events.streams[stream].platform, events.device_id_of(stream)
+        paths = {device_part(number): path for number, path in enumerate(device)}
+        paths |= {SESSION: events.session_id_of(stream), EVENT: names_of(events.event)}
+        paths[TIME] = names_of(events.event_time.path)
+        if isinstance(platform, PlatformField):
+            paths[PLATFORM] = names_of(platform.path)
+        if events.account_id is not None:
+            paths[ACCOUNT] = names_of(events.account_id)
+        if events.foreground_s is not None:
+            paths[FOREGROUND] = names_of(events.foreground_s.path)
+        return cls(events, paths, len(device))
+
+    def device(self, device_id: str) -> dict[str, str]:
+        """The parts of a device id, of which all but the last group devices."""
+        groups = {device_part(number): f"group:{device_id[number]}" for number in range(self.device_parts - 1)}
+        return {**groups, device_part(self.device_parts - 1): device_id}
+
+    def kind(self, turn: int, *, is_end: bool) -> str:
+        kinds = self.events.kinds.end if is_end else self.events.kinds.start
+        return kinds[turn % len(kinds)]
+
+    def time(self, iso8601: str, at_ms: int) -> object:
+        """An instant, which is given in both forms."""
+        return {"epoch_ms": at_ms, "epoch_s": at_ms / 1_000}.get(self.events.event_time.format, f"{iso8601}Z")
+
+    def foreground(self, seconds: int) -> int:
+        is_ms = self.events.foreground_s is not None and self.events.foreground_s.unit == "ms"
+        return seconds * 1_000 if is_ms else seconds
+
+    def encoded(self, values: Values) -> bytes:
+        """The JSON text of a message; what the map does not know is left out."""
+        fields: dict[str, Any] = {}
+        for name, value in values.items():
+            path = self.paths.get(name, () if name in _KNOWN else (name,))
+            if value is not ABSENT and path:
+                _put(fields, path, value)
+        return _to_json(fields).encode()
+
+
+def _put(fields: dict[str, Any], path: Iterable[str], value: object) -> None:
+    *above, name = path
+    for one in above:
+        fields = fields.setdefault(one, {})
+    fields[name] = value
