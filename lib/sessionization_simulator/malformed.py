@@ -14,11 +14,11 @@ from sessionization_simulator.message_form import (
     EVENT,
     FOREGROUND,
     PLATFORM,
-    SESSION,
     TIME,
     Form,
     Values,
     device_part,
+    session_part,
 )
 
 _OVER_256_CODE_POINTS = "x" * 257
@@ -74,6 +74,7 @@ def replacements(form: Form) -> Mapping[DirtKind, Sequence[Values]]:
     events = form.events
     skips_others, unknown_kinds = events.other_events == "skip", _unknown_kinds(events)
     devices = (ABSENT, None, 42, ["a"], "", " \t", "\ud800") if is_default(events) else _NO_TEXT
+    sessions = _NO_TEXT if events.has_text_ids else (ABSENT, None, "42", 42.0, 4.2e20, True, _BEYOND_64_BITS)
     return {
         DirtKind.ODD_OPTIONAL: (
             *_each(ACCOUNT, None, "", 42, ["a"], {"id": "a"}),
@@ -84,12 +85,15 @@ def replacements(form: Form) -> Mapping[DirtKind, Sequence[Values]]:
         DirtKind.OVERSIZED: (
             {device_part(0): _OVER_256_CODE_POINTS},
             *(_each(ACCOUNT, _OVER_256_CODE_POINTS, "\U0001f3ae" * 257) if events.account_id is not None else ()),
+            *(_each(session_part(0), _OVER_256_CODE_POINTS) if events.has_text_ids else ()),
             {"note": _OVER_64_KIB},
         ),
         DirtKind.MISSING_DEVICE_ID: tuple(
             {device_part(number % form.device_parts): value} for number, value in enumerate(devices)
         ),
-        DirtKind.MISSING_SESSION_ID: _each(SESSION, ABSENT, None, "42", 42.0, 4.2e20, True, _BEYOND_64_BITS),
+        DirtKind.MISSING_SESSION_ID: tuple(
+            {session_part(number % form.session_parts): value} for number, value in enumerate(sessions)
+        ),
         DirtKind.MISSING_EVENT_TIME: _each(TIME, *_NO_TIME[events.event_time.format]),
         DirtKind.UNKNOWN_EVENT: _each(EVENT, ABSENT, None, 1, *([["a"]] if skips_others else ["", *unknown_kinds])),
         DirtKind.NEGATIVE_FOREGROUND: _each(FOREGROUND, -1, -3_600),
@@ -137,7 +141,7 @@ class Writer:
     def __init__(self, form: Form) -> None:
         self.form = form
         self._ways = replacements(form)
-        self._session_name = json.dumps(form.paths[SESSION][-1]).encode()
+        self._session_name = json.dumps(form.paths[session_part(0)][-1]).encode()
 
     def text(self, values: Values, kind: DirtKind | None, turn: int) -> bytes:
         """Write a message; `turn`, any number from 0, selects the way of `kind`.

@@ -4,6 +4,7 @@ import json
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final, Self
+from uuid import UUID
 
 from sessionization.event_map.field_path import Names, names_of
 from sessionization.event_map.model import EventMap, PlatformField
@@ -19,13 +20,17 @@ _KNOWN = {ACCOUNT, PLATFORM, FOREGROUND}
 ABSENT: Final = object()
 
 Values = Mapping[str, Any]
-"""The values of a message by these names, those of the parts of the device id by `device_part`."""
+"""The values of a message by these names, those of the parts of an id by `device_part` and `session_part`."""
 
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
 def device_part(number: int) -> str:
     return f"device_id {number}"
+
+
+def session_part(number: int) -> str:
+    return f"{SESSION} {number}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -35,12 +40,15 @@ class Form:
     events: EventMap
     paths: Mapping[str, Names]
     device_parts: int
+    session_parts: int
 
     @classmethod
     def of(cls, events: EventMap, stream: str) -> Self:
         platform, device = events.streams[stream].platform, events.device_id_of(stream)
+        session = events.session_id_of(stream)
         paths = {device_part(number): path for number, path in enumerate(device)}
-        paths |= {SESSION: events.session_id_of(stream), EVENT: names_of(events.event)}
+        paths |= {session_part(number): path for number, path in enumerate(session)}
+        paths[EVENT] = names_of(events.event)
         paths[TIME] = names_of(events.event_time.path)
         if isinstance(platform, PlatformField):
             paths[PLATFORM] = names_of(platform.path)
@@ -48,12 +56,20 @@ class Form:
             paths[ACCOUNT] = names_of(events.account_id)
         if events.foreground_s is not None:
             paths[FOREGROUND] = names_of(events.foreground_s.path)
-        return cls(events, paths, len(device))
+        return cls(events, paths, len(device), len(session))
 
     def device(self, device_id: str) -> dict[str, str]:
         """The parts of a device id, of which all but the last group devices."""
         groups = {device_part(number): f"group:{device_id[number]}" for number in range(self.device_parts - 1)}
         return {**groups, device_part(self.device_parts - 1): device_id}
+
+    def session(self, number: int) -> dict[str, str | int]:
+        """The parts of a session id: a UUID where ids are text, after a small number where it has several parts."""
+        if not self.events.has_text_ids:
+            return {session_part(0): number}
+        uuid = str(UUID(int=number << 64 | number, version=4))
+        counts = {session_part(part): number % 7 for part in range(self.session_parts - 1)}
+        return {**counts, session_part(self.session_parts - 1): uuid}
 
     def kind(self, turn: int, *, is_end: bool) -> str:
         kinds = self.events.kinds.end if is_end else self.events.kinds.start

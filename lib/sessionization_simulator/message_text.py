@@ -10,7 +10,7 @@ from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import Messages
 from sessionization_simulator.fleet import Devices, Fleet, Integers
 from sessionization_simulator.malformed import Writer
-from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, SESSION, TIME, Form
+from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, TIME, Form
 
 _AT_ONCE = 50_000
 _KIND_BY_CODE = {kind.code: kind for kind in DirtKind}
@@ -74,7 +74,7 @@ class Wording:
             ) in zip(ids, accounts, places.tolist(), times, *columns, strict=True):
                 # Session ids are random, so they select the way; an End gets another way than its Start.
                 turn = session_id + is_end
-                values = {SESSION: session_id, EVENT: form.kind(turn, is_end=is_end)}
+                values: dict[str, object] = {**form.session(session_id), EVENT: form.kind(turn, is_end=is_end)}
                 if has_account:
                     values[ACCOUNT] = account
                 values |= {**form.device(device), TIME: form.time(time, at), PLATFORM: self._places[place].platform}

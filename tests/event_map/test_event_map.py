@@ -14,7 +14,7 @@ from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, is_default, package_map, read_event_map
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from tests.support import wire
-from tests.support.event_maps import ARCADE, HANDHELD, OFFSETS, map_of
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, map_of
 
 FOLDERS = ("--input=i", "--warehouse=w", "--checkpoints=c")
 
@@ -24,6 +24,7 @@ def without_defaults(events: EventMap) -> dict[str, Any]:
     content = events.model_dump(mode="json", exclude_defaults=True)
     for stream in content["streams"].values():
         [stream["device_id"]] = stream["device_id"]
+    [content["session_id"]] = content["session_id"]
     return content
 
 
@@ -38,7 +39,7 @@ def test_a_stream_has_its_own_ids_or_those_of_all_streams() -> None:
     events = map_of(HANDHELD)
     assert events.device_id_of("phones") == (("phone",),)
     assert events.device_id_of("tablets") == (("maker",), ("serial number",))
-    assert (events.session_id_of("phones"), events.session_id_of("tablets")) == (("sid",), ("run", "id"))
+    assert (events.session_id_of("phones"), events.session_id_of("tablets")) == ((("sid",),), (("run", "id"),))
     assert events.top_names == ("phone", "sid", "maker", "serial number", "run", "os", "kind", "at")
     assert not is_default(events)
 
@@ -71,8 +72,7 @@ LINES = {  # what is replaced in the map, by what, and the message
     ("version: 1", "versions: 1"): "versions is not known: there are version, streams, device_id",
     ("version: 1", "version: 1\ntitle: game"): "title is not supported yet: leave it out",
     ("version: 1", "version: 1\nkeep: {country: geo.country}"): "keep is not supported yet: leave it out",
-    ("version: 1", "version: 1\nsession_id_type: text"): "session_id_type text is not supported yet: leave it out",
-    ("version: 1", "version: 1\nsession_id_type: uuid"): "session_id_type 'uuid' is not known: write 'integer'",
+    ("version: 1", "version: 1\nsession_id_type: uuid"): "session_id_type 'uuid' is not known: write 'integer' or",
     ("version: 1", "version: 1\nversion: 1"): " line 3: version is there twice: write it as",
     ("platform: pc", "platform: pc, table: t"): "streams.games table is not supported yet: leave it out",
     ("platform: pc", "platform: pc, devices: id"): "streams.games devices is not known: there are platform, device_id,",
@@ -91,7 +91,7 @@ LINES = {  # what is replaced in the map, by what, and the message
     ("device_id: id", "device_id: {path: id}"): "device_id {'path': 'id'} is no path: ",
     ("device_id: id", "device_id: [id, a..b]"): "device_id 'a..b' is no path: write names joined by dots, a name with",
     ("device_id: id", "device_id: devices[0].id"): "device_id 'devices[0].id' is no path: ",
-    ("session_id: sid", "session_id: [sid, id]"): "session_id of several parts is not supported yet: write one path",
+    ("session_id: sid", "session_id: [sid, id]"): "session_id of several parts, as in the stream games, needs",
     ("event: kind", "event: ''"): "event '' is no path: ",
     ("event: kind", "event: ' kind'"): "event ' kind' is no path: ",
     ("event: kind", "event: '\"kind'"): "event '\"kind' is no path: ",
@@ -158,7 +158,7 @@ def test_the_settings_have_the_map_of_the_option_or_of_the_file(tmp_path: Path) 
         assert settings.topics == ("arcade",)
 
 
-@pytest.mark.parametrize("text", [ARCADE, HANDHELD, OFFSETS])
+@pytest.mark.parametrize("text", [ARCADE, HANDHELD, LOBBY, OFFSETS])
 def test_a_map_is_the_same_after_it_was_stored(text: str) -> None:
     events = map_of(text)
     assert EventMap.model_validate(events.stored()) == events
@@ -184,8 +184,9 @@ def test_the_differences_of_two_maps_are_named_by_field() -> None:
             '["serial number", maker]',
             "streams.tablets.device_id was [maker, serial number]",
         ),
-        ("session_id: run.id", "session_id: run.no", "streams.tablets.session_id was run.id, and is run.no"),
-        ("session_id: sid", "session_id: no", "streams.phones.session_id was sid, and is no"),
+        ("session_id: run.id", "session_id: run.no", "streams.tablets.session_id was [run.id], and is [run.no]"),
+        ("session_id: sid", "session_id: no", "streams.phones.session_id was [sid], and is [no]"),
+        ("session_id: sid", "session_id: sid\nsession_id_type: text", "session_id_type was integer, and is text: ids"),
         ("  phones:", "  telephones:", "streams.phones is gone: streams may be added, and none may go"),
         ("  phones:", "  watches: {platform: watch, device_id: id}\n  phones:", None),
         ("platform: mobile, device_id: phone}", "platform: phone, device_id: phone}", None),

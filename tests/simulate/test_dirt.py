@@ -10,9 +10,9 @@ import yaml
 
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.malformed import Writer, kinds_of
-from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, SESSION, TIME, Form
+from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, TIME, Form
 from tests.simulate.simulated import NOW_MS, Written, play, written
-from tests.support.event_maps import ARCADE, HANDHELD, OFFSETS, map_of
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, map_of
 from tests.support.sources import ROOT
 from tests.support.wire import DEFAULT, REASONS, read
 
@@ -50,7 +50,7 @@ def sessions_of(lines: list[Written]) -> dict[int, str]:
     return sessions
 
 
-MAPS = {"default": DEFAULT_MAP, "arcade": ARCADE, "handheld": HANDHELD, "offsets": OFFSETS}
+MAPS = {"default": DEFAULT_MAP, "arcade": ARCADE, "handheld": HANDHELD, "offsets": OFFSETS, "lobby": LOBBY}
 STREAMS = [(name, stream) for name, text in MAPS.items() for stream in map_of(text).stream_names]
 
 
@@ -68,7 +68,7 @@ def test_each_way_of_a_malformed_message_is_one_line_and_has_the_reason_of_its_n
     for turn in range(30):
         is_end = kind is DirtKind.NEGATIVE_FOREGROUND or turn % 2 == 0
         values = {
-            SESSION: 7,
+            **form.session(7),
             EVENT: form.kind(turn, is_end=is_end),
             ACCOUNT: "a",
             **form.device("d"),

@@ -31,6 +31,22 @@ event_time: {path: at, format: epoch_s}
 """
 """Streams of different ids, events of activity, and none of the optional fields."""
 
+LOBBY = """
+version: 1
+streams:
+  rooms: {platform: pc, session_id: [visit, user.session]}
+  halls: {platform: {path: client.os, values: {Android: mobile, SteamOS: handheld}}}
+device_id: client.id
+session_id: user.session
+session_id_type: text
+event: name
+kinds: {start: [joined], end: [left, kicked]}
+other_events: skip
+event_time: {path: time, format: epoch_ms}
+account_id: user.id
+"""
+"""Session ids of type text, one of them of two parts."""
+
 OFFSETS = """
 version: 1
 streams: {games: {platform: pc}}

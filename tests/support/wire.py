@@ -6,6 +6,7 @@ one of the two shows as a difference of tables.
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
 from decimal import Decimal
 from fractions import Fraction
@@ -70,17 +71,18 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
     if kind in events["kinds"].get("activity", ()) or (is_other and events.get("other_events") == "skip"):
         return None
     as_id = _text if events == DEFAULT else _text_or_integer
-    paths = here["device_id"] if isinstance(here["device_id"], list) else [here["device_id"]]
-    parts = [as_id(_at(fields, path)) for path in paths]
-    device_id = None
-    if all(part is not None and part.strip() for part in parts):
-        device_id = ":".join(map(_escaped, parts)) if len(parts) > 1 else parts[0]
+    device_id, parts = _id(fields, here["device_id"], as_id)
+    session_id: int | str | None
+    if here.get("session_id_type") == "text":
+        session_id, more = _id(fields, here["session_id"], _text_or_integer)
+        parts += more
+    else:
+        session_id = _long(_at(fields, here["session_id"]))
     account_id = as_id(_at(fields, events.get("account_id"))) or None
-    if any(len(name) > _MAX_ID_CODE_POINTS for name in (*parts, device_id, account_id) if name):
+    if any(len(name) > _MAX_ID_CODE_POINTS for name in (*parts, account_id) if name):
         return "oversized"
     if device_id is None:
         return "missing_device_id"
-    session_id = _long(_at(fields, here["session_id"]))
     if session_id is None:
         return "missing_session_id"
     at_ms = _TIMES[events["event_time"]["format"]](_at(fields, events["event_time"]["path"]))
@@ -114,6 +116,18 @@ def _at(fields: Fields, path: str | None) -> Any:
     for quoted, plain in re.findall(r'"([^"]+)"|([^.]+)', path or ""):
         value = value.get(quoted or plain) if isinstance(value, dict) else None
     return None if path is None else value
+
+
+def _id(
+    fields: Fields, paths: str | list[str], read_part: Callable[[Any], str | None]
+) -> tuple[str | None, list[str | None]]:
+    """An id, None where it is missing, and all that must not be too long: its parts and itself."""
+    parts = [read_part(_at(fields, path)) for path in ([paths] if isinstance(paths, str) else paths)]
+    present = [part for part in parts if part is not None and part.strip()]
+    found = None
+    if len(present) == len(parts):
+        found = ":".join(map(_escaped, present)) if len(parts) > 1 else present[0]
+    return found, [*parts, found]
 
 
 def _escaped(part: str) -> str:

@@ -43,6 +43,12 @@ def raw(message: dict[str, Any], name: str, text: str) -> bytes:
     return json.dumps(message | {name: "@"}).replace('"@"', text).encode()
 
 
+HALL: dict[str, Any] = {
+    "client": {"id": "c1", "os": "Android"},
+    "user": {"id": 5, "session": "8c5e-\u00fc"},
+    "name": "joined",
+    "time": INGESTED_MS,
+}
 LONG, END = "x" * 257, {"type": "session_end"}
 Case = tuple[bytes | None, object]
 
@@ -167,3 +173,35 @@ OFFSET_CASES: dict[str, Case] = {
                         "12:00:00+00000", "12:00:00 +0000", "12:00:00z", "12:00:00+00Z")
     },
 }  # fmt: skip
+
+
+def hall(session_id: object, **top: object) -> bytes:
+    return changed(HALL | top, "user", "session", to=session_id)
+
+
+HALL_CASES: dict[str, Case] = {
+    "a text as session": (hall("8c5e-\u00fc"), {"session_id": "8c5e-\u00fc", "platform": "mobile", "account_id": "5"}),
+    "an integer as session": (hall(-7), {"session_id": "-7"}),
+    "minus zero as session": (hall(12321).replace(b"12321", b"-0"), {"session_id": "0"}),
+    "separators in a session of one part": (hall("a:\\b"), {"session_id": "a:\\b"}),
+    "a session of 256": (hall("\U0001f3ae" * 256), {"session_id": "\U0001f3ae" * 256}),
+    "a session of 257": (hall(LONG), "oversized"),
+    "an empty session": (hall(""), "missing_session_id"),
+    "white space as session": (hall(" \u2003"), "missing_session_id"),
+    "half a character as session": (hall("\ud800"), "missing_session_id"),
+    "a fraction as session": (hall(7.0), "missing_session_id"),
+    "a session over 64 bits": (hall(2**63), "missing_session_id"),
+    "true as session": (hall(True), "missing_session_id"),
+    "no text session": (hall(...), "missing_session_id"),
+    "a long session of another event": (hall(LONG, name="chat"), None),
+    "a second kind of end": (hall("s", name="kicked"), {"is_start": False, "foreground_s": None}),
+}
+ROOM_CASES: dict[str, Case] = {
+    "a session of two parts": (hall("8c5e", visit=3), {"session_id": "3:8c5e", "platform": "pc"}),
+    "separators in a session": (hall("a:\\b", visit=3), {"session_id": "3:a\\:\\\\b"}),
+    "no first part of a session": (hall("a"), "missing_session_id"),
+    "no second part of a session": (hall("", visit=3), "missing_session_id"),
+    "a long part of a session": (hall("a", visit=LONG), "oversized"),
+    "a long part and no other": (hall(None, visit=LONG), "oversized"),
+    "long parts together": (hall("y" * 200, visit="x" * 200), "oversized"),
+}

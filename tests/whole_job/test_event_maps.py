@@ -6,13 +6,15 @@ import pytest
 from pyspark.sql import SparkSession
 
 from tests.support.boundaries import Boundary
-from tests.support.event_maps import ARCADE, HANDHELD
+from tests.support.event_maps import ARCADE, LOBBY
 from tests.support.harness import compare, play
 
 pytestmark = pytest.mark.job
 
 
-@pytest.mark.parametrize(("events", "groups"), [(ARCADE, None), (HANDHELD, 8)], ids=["arcade", "handheld"])
+@pytest.mark.parametrize(
+    ("events", "groups"), [(ARCADE, 8), (LOBBY, None), (LOBBY, 8)], ids=["arcade", "lobby by device", "lobby in groups"]
+)
 def test_a_dirty_evening_of_a_map_has_no_difference(
     spark: SparkSession, tmp_path: Path, events: str, groups: int | None
 ) -> None:

@@ -88,7 +88,8 @@ def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     to_ms = now_ms if settings.last_day is None else day_start_ms(settings.last_day + timedelta(days=1))
     if settings.state.checkpoints is None:
         events = settings.event_map or package_map(DEFAULT)
-        return ReplayScope(from_ms, to_ms, Rules(), default_limits(), StateLayout(), events)
+        layout = StateLayout(has_text_ids=events.has_text_ids)
+        return ReplayScope(from_ms, to_ms, Rules(), default_limits(), layout, events)
     checkpoint = read_checkpoint(settings.state.checkpoints)
     limits = EventTimeLimits(checkpoint.pinned.max_clock_skew_ms, checkpoint.pinned.max_event_age_ms)
     events = settings.event_map or checkpoint.events or package_map(DEFAULT)

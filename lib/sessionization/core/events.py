@@ -8,6 +8,9 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+SessionId = int | str
+"""All ids of a job are of one type, which orders them; text by code points."""
+
 
 class Platform(StrEnum):
     """The platforms of the event map `default`. A map may name any others."""
@@ -49,7 +52,7 @@ class EndReason(StrEnum):
 class Start:
     """A device reports that a session started at `at_ms` (event time)."""
 
-    session_id: int
+    session_id: SessionId
     at_ms: int
     platform: str
     ingested_ms: int
@@ -60,7 +63,7 @@ class Start:
 class End:
     """A device reports that a session ended at `at_ms` (event time), after `foreground_s` seconds in the foreground."""
 
-    session_id: int
+    session_id: SessionId
     at_ms: int
     platform: str
     ingested_ms: int
@@ -82,7 +85,7 @@ class Change(NamedTuple):
     `event_ms` and `ingested_ms` come from the event that was being applied; None where a timer was the cause.
     """
 
-    session_id: int
+    session_id: SessionId
     account_id: str | None
     platform: str
     kind: ChangeKind

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sessionization.core.events import EndReason
+from sessionization.core.events import EndReason, SessionId
 from sessionization.core.heartbeat_grid import Grid
 
 
@@ -89,7 +89,7 @@ class PendingEnd:
 
 
 SessionState = Live | Closed | PendingEnd
-Sessions = Mapping[int, SessionState]
+Sessions = Mapping[SessionId, SessionState]
 
 
 class Expiry(NamedTuple):

@@ -7,7 +7,10 @@ from sessionization.event_map.model import EventMap
 
 
 def refuse_other_ids(events: EventMap, former: EventMap) -> None:
-    """Raises `ValueError` where a stream of `former` is gone from `events`, or has other paths of ids."""
+    """Raises `ValueError` where a stream of `former` is gone, or has ids of other paths or another type."""
+    if events.session_id_type != former.session_id_type:
+        msg = f"session_id_type was {former.session_id_type}, and is {events.session_id_type}: ids never change"
+        raise ValueError(msg)
     for stream in former.stream_names:
         if stream not in events.streams:
             msg = f"streams.{stream} is gone: streams may be added, and none may go"

@@ -47,24 +47,10 @@ def _as_parts(value: object) -> object:
     raise ValueError(msg)
 
 
-def _as_one_path(value: object) -> object:
-    if isinstance(value, list):
-        msg = "of several parts is not supported yet: write one path"
-        raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
-    return value
-
-
 def _as_list(value: object) -> object:
     if not isinstance(value, list | tuple):
         msg = f"{value!r} is no list: write [NAME, NAME]"
         raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
-    return value
-
-
-def _refuse_text_ids(value: object) -> object:
-    if value == "text":
-        msg = "text is not supported yet: leave it out"
-        raise ValueError(msg)
     return value
 
 
@@ -91,8 +77,7 @@ class _Part(BaseModel):
         return content
 
 
-DevicePaths = Annotated[tuple[FieldPath, ...], BeforeValidator(_as_parts)]
-SessionPath = Annotated[FieldPath, BeforeValidator(_as_one_path)]
+IdPaths = Annotated[tuple[FieldPath, ...], BeforeValidator(_as_parts)]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 Kind = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
 
@@ -113,8 +98,8 @@ class Stream(_Part):
         Annotated[Text, Tag(CONSTANT)] | Annotated[PlatformField, Tag(FROM_A_FIELD)],
         ChosenBy(lambda value: CONSTANT if isinstance(value, str) else FROM_A_FIELD),
     ]
-    device_id: DevicePaths | None = None
-    session_id: SessionPath | None = None
+    device_id: IdPaths | None = None
+    session_id: IdPaths | None = None
 
 
 class Kinds(_Part):
@@ -154,9 +139,9 @@ class EventMap(_Part):
 
     version: Literal["1"]
     streams: Annotated[dict[Annotated[str, AfterValidator(_check_stream)], Stream], Field(min_length=1)]
-    device_id: DevicePaths | None = None
-    session_id: SessionPath | None = None
-    session_id_type: Annotated[Literal["integer"], BeforeValidator(_refuse_text_ids)] = "integer"
+    device_id: IdPaths | None = None
+    session_id: IdPaths | None = None
+    session_id_type: Literal["integer", "text"] = "integer"
     event: FieldPath
     kinds: Kinds
     other_events: Literal["quarantine", "skip"] = "quarantine"
@@ -171,6 +156,9 @@ class EventMap(_Part):
                 if getattr(stream, field) is None and getattr(self, field) is None:
                     msg = f"streams.{name}.{field} is missing: give it there, or as {field} for all streams"
                     raise ValueError(msg)
+            if len(self.session_id_of(name)) > 1 and not self.has_text_ids:
+                msg = f"session_id of several parts, as in the stream {name}, needs session_id_type: text: add it"
+                raise ValueError(msg)
         paths = {path: ".".join(path) for path in self.paths()}
         if inner := [path for path in paths if any(path[:length] in paths for length in range(1, len(path)))]:
             outer = next(path for path in paths if path == inner[0][: len(path)])
@@ -186,17 +174,23 @@ class EventMap(_Part):
     def stream_names(self) -> Names:
         return tuple(self.streams)
 
+    @property
+    def has_text_ids(self) -> bool:
+        """Whether session ids are text, not integers."""
+        return self.session_id_type == "text"
+
     def device_id_of(self, stream: str) -> tuple[Names, ...]:
         """The paths of a stream's device id: one, or the parts of a composite id."""
         return tuple(map(names_of, self.streams[stream].device_id or self.device_id or ()))
 
-    def session_id_of(self, stream: str) -> Names:
-        return names_of(self.streams[stream].session_id or self.session_id or "")
+    def session_id_of(self, stream: str) -> tuple[Names, ...]:
+        """The paths of a stream's session id, likewise."""
+        return tuple(map(names_of, self.streams[stream].session_id or self.session_id or ()))
 
     def paths(self) -> Iterator[Names]:
         """Every path, one that is used twice also twice."""
         for name, stream in self.streams.items():
-            yield from (*self.device_id_of(name), self.session_id_of(name))
+            yield from (*self.device_id_of(name), *self.session_id_of(name))
             if isinstance(stream.platform, PlatformField):
                 yield names_of(stream.platform.path)
         optional = (self.account_id, self.foreground_s.path if self.foreground_s else None)

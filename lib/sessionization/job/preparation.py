@@ -112,10 +112,13 @@ def _open_tables(
     The take-over comes last, so that a refused start changes nothing.
     """
     spark, checkpoint, location = context.spark, context.checkpoint, context.location
+    session_id_type = checkpoint.layout.session_id_type
     if checkpoint.is_taking_over:
-        refuse_missing_tables(spark, location)
+        refuse_missing_tables(spark, location, session_id_type)
     else:
-        create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        create_tables(
+            spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used, session_id_type=session_id_type
+        )
         checkpoint.restore_layout_file()
     with ThreadPoolExecutor() as pool:
         opening = pool.submit(ProgressLog, context)

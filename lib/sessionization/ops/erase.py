@@ -114,7 +114,7 @@ def _find_sessions(spark: SparkSession, location: TableLocation, accounts: list[
     account = F.coalesce("_first_start.account_id", "_shown_end.account_id")
     keys = sessions.where(F.col("account_id").isin(accounts)).select(key).collect()
     keys += folded.where(account.isin(accounts)).select(key).collect()
-    return spark.createDataFrame(keys, "device_id string, session_id bigint")
+    return spark.createDataFrame(keys, f"device_id string, session_id {location.session_id_type(spark)}")
 
 
 def _rows_of_accounts(

@@ -26,7 +26,7 @@ from sessionization.spark.input.source import read_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.event_text import pack_event
-from sessionization.spark.operator.output_rows import PACKED_OUTPUT_SCHEMA, unpack_rows
+from sessionization.spark.operator.output_rows import packed_output_schema, unpack_rows
 from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcessor
 from sessionization.spark.output.query_sinks import QuerySinks
 from sessionization.spark.tables import schemas
@@ -127,7 +127,7 @@ def session_changes(
         rows = rows.union(ticks.select(GROUPING_KEY, F.lit(None).cast("string").alias("event")))
     changes = rows.groupBy(GROUPING_KEY).transformWithState(
         statefulProcessor=SessionProcessor(layout, in_force),
-        outputStructType=PACKED_OUTPUT_SCHEMA,
+        outputStructType=packed_output_schema(layout),
         outputMode="Update",
         timeMode="ProcessingTime",
         initialState=None if sessions is None else sessions.groupBy(GROUPING_KEY),

@@ -83,7 +83,8 @@ class Checkpoint:
                 CHECKPOINT_LAYOUT,
                 "begin a new folder, with --from-sessions if the tables have a layout too; nothing was touched",
             )
-            pinned = PinnedSettings(**stored["pinned"])
+            pinned, events = PinnedSettings(**stored["pinned"]), remembered_map(stored)
+            has_text_ids = events is not None and events.has_text_ids
             previous = Rules(**stored["previous_rules"]) if stored["previous_rules"] else None
             return cls(
                 folder=folder,
@@ -92,10 +93,10 @@ class Checkpoint:
                 created_ms=int(stored["created_ms"]),
                 pinned=pinned,
                 in_force=RulesInForce(Rules(**stored["rules"]), previous, stored["previous_until_ms"]),
-                layout=StateLayout(pinned.device_groups, str(stored["hash_key"])),
+                layout=StateLayout(pinned.device_groups, str(stored["hash_key"]), has_text_ids),
                 is_warm=bool(stored["is_warm"]),
                 sink=str(stored["sink"]),
-                events=remembered_map(stored),
+                events=events,
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise _unreadable(folder, error) from error
@@ -244,7 +245,7 @@ class Checkpoint:
             for line in differences(events, self.events):
                 say(f"the event map is another one than at the last start: {line}")
         replace(read_checkpoint(self.folder), events=events).write()  # without what is not yet stored
-        return replace(self, events=events)
+        return replace(self, events=events, layout=replace(self.layout, has_text_ids=events.has_text_ids))
 
     def writer_id(self, query: str) -> str:
         """Return the application id of a query's appends: a table takes each of them once (`SinkContext`)."""

@@ -1,6 +1,6 @@
 """Parse messages into valid events, or give a quarantine reason. Native columns only, no Python per row."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import reduce
 
@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from sessionization.event_map.field_path import Names, names_of
 from sessionization.event_map.model import EventMap, PlatformField, Stream
 from sessionization.event_map.reading import DEFAULT, is_default, package_map
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
 from sessionization.spark.input.variant_values import bigint_or_null, string_or_null, text_or_null, value_below
 
@@ -28,9 +29,11 @@ EVENT_COLUMNS = {
     "platform": "string",
     "ingested_ms": "bigint",
 }
-"""The columns of a valid event, in this order, with their types in Spark."""
+"""The columns of a valid event, in this order, with their types in Spark; session ids may be text (`event_types`)."""
 
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
+_DEVICE_PART, _SESSION_PART = "_device_part_", "_session_part_"
+IdPaths = tuple[Names, ...]
 _SESSION, _FOREGROUND, _IS_SKIPPED = "_session", "_foreground", "_is_skipped"
 _BLANK = r"(?U)^\s*\z"
 
@@ -76,6 +79,11 @@ def parse(messages: DataFrame, limits: EventTimeLimits, events: EventMap | None 
     return _with_reason(_typed(_texts(wire, events, input_columns), events, input_columns), events, limits)
 
 
+def event_types(layout: StateLayout) -> dict[str, str]:
+    """`EVENT_COLUMNS` with session ids of the layout's type."""
+    return EVENT_COLUMNS | {"session_id": layout.session_id_type}
+
+
 def valid_events(parsed: DataFrame) -> DataFrame:
     """Select the valid events from the rows of `parse`, with the event's columns only."""
     return parsed.where("reason IS NULL").select(*EVENT_COLUMNS)
@@ -94,8 +102,8 @@ def _quoted(name: str) -> str:
 def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
     """From rows with `_wire`, the fields of messages, to rows with the values that are texts in columns of their own.
 
-    `_part_0` and so on are the parts of the device id, one in most maps. `_session` and `_foreground` are there where
-    their values are no fields of `_wire` in all streams.
+    `_device_part_0` and so on are the parts of the device id, one in most maps; likewise of a session id of type text.
+    `_session` and `_foreground` are there where their values are no fields of `_wire` in all streams.
     """
     streams, found = events.stream_names, dict[str, Column]()
 
@@ -112,11 +120,18 @@ def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
         return value(name, [None if path is None else names_of(path)])
 
     as_id = string_or_null if is_default(events) else text_or_null
-    ids = [events.device_id_of(stream) for stream in streams]
-    texts = [
-        as_id(value(f"_device_{at}", [paths[at] if at < len(paths) else None for paths in ids])).alias(f"_part_{at}")
-        for at in range(max(map(len, ids)))
-    ]
+
+    def parts(prefix: str, ids: Sequence[IdPaths]) -> Iterator[Column]:
+        for at in range(max(map(len, ids))):
+            part = value(f"_value{prefix}{at}", [paths[at] if at < len(paths) else None for paths in ids])
+            yield as_id(part).alias(f"{prefix}{at}")
+
+    session_ids = [events.session_id_of(stream) for stream in streams]
+    texts = list(parts(_DEVICE_PART, [events.device_id_of(stream) for stream in streams]))
+    if events.has_text_ids:
+        texts += parts(_SESSION_PART, session_ids)
+    else:
+        value(_SESSION, [paths[0] for paths in session_ids])
     if any(platform_paths := [_platform_path(stream) for stream in events.streams.values()]):
         texts.append(string_or_null(value("_platform", platform_paths)).alias("_platform_text"))
     time = everywhere("_time", events.event_time.path)
@@ -125,7 +140,6 @@ def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
         written_time(time, events.event_time.format).alias("_event_time"),
         as_id(everywhere("_account", events.account_id)).alias("_account_id"),
     ]
-    value(_SESSION, [events.session_id_of(stream) for stream in streams])
     everywhere(_FOREGROUND, _foreground_path(events))
     numbers = [name for name in (_SESSION, _FOREGROUND) if name in found]
     first = wire.select(*kept, "_wire", *(column.alias(name) for name, column in found.items()))
@@ -140,6 +154,10 @@ def _typed(texts: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
     def number(name: str, path: Names) -> Column:
         return bigint_or_null(F.col(name) if name in texts.columns else _value_at(path))
 
+    if events.has_text_ids:
+        session_id = _joined(_SESSION_PART, events.stream_names, events.session_id_of)
+    else:
+        session_id = number(_SESSION, events.session_id_of(events.stream_names[0])[0])
     is_end = kind.isin(*kinds.end)
     is_skipped = kind.isin(*kinds.activity)
     if events.other_events == "skip":
@@ -149,8 +167,8 @@ def _typed(texts: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
         F.col("_wire").isNotNull().alias("_is_object"),
         *([is_skipped.alias(_IS_SKIPPED)] if events.skips else []),
         *_parts_of(texts),
-        _device_id(events).alias("device_id"),
-        number(_SESSION, events.session_id_of(events.stream_names[0])).alias("session_id"),
+        _joined(_DEVICE_PART, events.stream_names, events.device_id_of).alias("device_id"),
+        session_id.alias("session_id"),
         F.when(kind.isin(*kinds.start), True).when(is_end, False).alias("is_start"),
         epoch_ms(events.event_time.format).alias("event_ms"),
         F.when(is_end, number(_FOREGROUND, () if foreground is None else names_of(foreground))).alias("foreground_s"),
@@ -172,8 +190,13 @@ def _with_reason(typed: DataFrame, events: EventMap, limits: EventTimeLimits) ->
 
 def _quarantine_reason(events: EventMap, limits: EventTimeLimits, parts: Sequence[str]) -> Column:
     is_too_large = F.octet_length("value") > MAX_VALUE_BYTES
-    ids = dict.fromkeys(("device_id", *(parts if len(parts) > 1 else ()), "account_id"))
+    ids = ["device_id", "account_id", *(["session_id"] if events.has_text_ids else [])]
+    if len(parts) > len(ids) - 1:  # some of a composite id
+        ids += parts
     too_long = reduce(Column.__or__, (F.length(name) > MAX_ID_CODE_POINTS for name in ids))
+    has_no_session = F.col("session_id").isNull()
+    if events.has_text_ids:
+        has_no_session |= F.col("session_id").rlike(_BLANK)
     if events.skips:
         no_object = F.when(is_too_large, "oversized").when(~F.col("_is_object"), "malformed_json")
         reason = no_object.when(F.col(_IS_SKIPPED), SKIPPED).when(too_long, "oversized")
@@ -182,7 +205,7 @@ def _quarantine_reason(events: EventMap, limits: EventTimeLimits, parts: Sequenc
     ahead_ms = F.col("event_ms") - F.col("ingested_ms")
     reason = (
         reason.when(F.col("device_id").isNull() | F.col("device_id").rlike(_BLANK), "missing_device_id")
-        .when(F.col("session_id").isNull(), "missing_session_id")
+        .when(has_no_session, "missing_session_id")
         .when(F.col("event_ms").isNull(), "missing_event_time")
         .when(F.col("is_start").isNull(), "unknown_event")
     )
@@ -195,20 +218,20 @@ def _quarantine_reason(events: EventMap, limits: EventTimeLimits, parts: Sequenc
     )
 
 
-def _device_id(events: EventMap) -> Column:
-    """The part of a device id of one, or the parts of a composite one, joined; null where one is missing."""
+def _joined(prefix: str, streams: Names, paths_of: Callable[[str], IdPaths]) -> Column:
+    """The part of an id of one, or the parts of a composite one, joined; null where one is missing."""
+    counts = [len(paths_of(stream)) for stream in streams]
     columns = []
-    for stream in events.stream_names:
-        first, *others = range(len(events.device_id_of(stream)))
-        joined = (part for at in others for part in (F.lit(":"), _escaped(at)))
-        columns.append(F.concat(_escaped(first), *joined) if others else F.col("_part_0"))
-    is_one_kind = len({len(events.device_id_of(stream)) for stream in events.stream_names}) == 1
-    return columns[0] if is_one_kind else _by_stream(events.stream_names, columns)
+    for count in counts:
+        first, *others = (_escaped(f"{prefix}{at}") for at in range(count))
+        joined = (part for other in others for part in (F.lit(":"), other))
+        columns.append(F.concat(first, *joined) if others else F.col(f"{prefix}0"))
+    return columns[0] if len(set(counts)) == 1 else _by_stream(streams, columns)
 
 
-def _escaped(at: int) -> Column:
+def _escaped(name: str) -> Column:
     """A part of a composite id; null where it is only white space."""
-    part = F.col(f"_part_{at}")
+    part = F.col(name)
     escaped = F.replace(F.replace(part, F.lit("\\"), F.lit("\\\\")), F.lit(":"), F.lit("\\:"))
     return F.when(~part.rlike(_BLANK), escaped)
 
@@ -232,7 +255,7 @@ def _platform_path(stream: Stream) -> Names | None:
 
 
 def _parts_of(rows: DataFrame) -> list[str]:
-    return [name for name in rows.columns if name.startswith("_part_")]
+    return [name for name in rows.columns if name.startswith((_DEVICE_PART, _SESSION_PART))]
 
 
 def _value_at(path: Names) -> Column:

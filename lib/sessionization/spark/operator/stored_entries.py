@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from sessionization.core.events import EndReason
+from sessionization.core.events import EndReason, SessionId
 from sessionization.core.heartbeats import LIVE_COLUMNS
 from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, SessionState
 
@@ -97,7 +97,7 @@ def encode_entry(entry: SessionState) -> StateValue:
             )  # fmt: skip
 
 
-def decode_entries(stored: Iterable[StoredEntry]) -> dict[int, SessionState]:
+def decode_entries(stored: Iterable[StoredEntry]) -> dict[SessionId, SessionState]:
     """Read a device's entries by session id.
 
     Raises `ValueError` for an unknown status or reason, and for too many fields.
@@ -105,7 +105,7 @@ def decode_entries(stored: Iterable[StoredEntry]) -> dict[int, SessionState]:
     return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in stored}
 
 
-def encode_entries(entries: Mapping[int, SessionState | None]) -> dict[int, StateValue | None]:
+def encode_entries(entries: Mapping[SessionId, SessionState | None]) -> dict[SessionId, StateValue | None]:
     """Write a device's entries by session id; None, an entry that was forgotten, stays None."""
     return {session_id: None if entry is None else encode_entry(entry) for session_id, entry in entries.items()}
 

@@ -34,9 +34,13 @@ _CHANGE_SCHEMA = pa.schema(
         ("foreground_s", pa.int64()),
     ]
 )
-"""The fields of a `Change` that decide a row of `sessions`, with the device."""
-_CHANGE_TYPE = from_arrow_schema(_CHANGE_SCHEMA)
+"""The fields of a `Change` that decide a row of `sessions`, with the device; session ids may be text (`_schema`)."""
 _CHANGES_PER_BATCH = 10_000
+
+
+def _schema(layout: StateLayout) -> pa.Schema:
+    at = _CHANGE_SCHEMA.get_field_index("session_id")
+    return _CHANGE_SCHEMA.set(at, pa.field("session_id", pa.string())) if layout.has_text_ids else _CHANGE_SCHEMA
 
 
 def read_events(messages: DataFrame, limits: EventTimeLimits, events: EventMap) -> DataFrame:
@@ -76,7 +80,7 @@ def replayed_changes(
         events.select("device_id", "ingested_ms", pack_event().alias("text"))
         .repartition(partitions, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms")
-        .mapInArrow(replay_devices, _CHANGE_TYPE)
+        .mapInArrow(replay_devices, from_arrow_schema(_schema(layout)))
     )
     instants = (f"timestamp_millis({name}_ms) AS {name}_at" for name in ("started", "ended", "processed"))
     others = [name for name in _CHANGE_SCHEMA.names if not name.endswith("_ms") and name != "kind"]
@@ -91,16 +95,18 @@ def _replay_devices(
     changes: list[Change] = []
     for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
         taken = groupby(rows, itemgetter(1))
-        micro_batches = ((now_ms, [unpack_event(text)[1] for *_, text in messages]) for now_ms, messages in taken)
+        micro_batches = (
+            (now_ms, [unpack_event(text, layout)[1] for *_, text in messages]) for now_ms, messages in taken
+        )
         grid = grid_for_key(layout.grouping_key_of(device_id), rules.heartbeat_ms)
         of_device = replay(micro_batches, grid, rules, clock)
         device_ids += [device_id] * len(of_device)
         changes += of_device
         if len(changes) >= _CHANGES_PER_BATCH:
-            yield _change_batch(device_ids, changes)
+            yield _change_batch(device_ids, changes, _schema(layout))
             device_ids, changes = [], []
     if changes:
-        yield _change_batch(device_ids, changes)
+        yield _change_batch(device_ids, changes, _schema(layout))
 
 
 def clocked_rows(batches: Iterable[pa.RecordBatch], clock: MicroBatchClock) -> Iterator[tuple[str, int, str]]:
@@ -110,6 +116,6 @@ def clocked_rows(batches: Iterable[pa.RecordBatch], clock: MicroBatchClock) -> I
         yield from zip(batch["device_id"].to_pylist(), taken_ms.tolist(), batch["text"].to_pylist(), strict=True)
 
 
-def _change_batch(device_ids: list[str], changes: list[Change]) -> pa.RecordBatch:
+def _change_batch(device_ids: list[str], changes: list[Change], schema: pa.Schema) -> pa.RecordBatch:
     columns = dict(zip(Change._fields, zip(*changes, strict=True), strict=True)) | {"device_id": device_ids}
-    return pa.record_batch([pa.array(columns[field.name], field.type) for field in _CHANGE_SCHEMA], _CHANGE_SCHEMA)
+    return pa.record_batch([pa.array(columns[field.name], field.type) for field in schema], schema)

@@ -25,10 +25,11 @@ from sessionization.spark.tables.statements import fill_in
 _PLATFORMS = "known_platform"
 
 
-def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
+def refuse_missing_tables(spark: SparkSession, location: TableLocation, session_id_type: str = "bigint") -> None:
     """Check the tables to take over.
 
-    Raises `ConfigurationError` where one is missing, and `CheckpointError` where one has the layout of another release.
+    Raises `ConfigurationError` where one is missing or has session ids of another type, and `CheckpointError` where one
+    has the layout of another release.
     """
     if missing := location.missing(spark, TABLES):
         msg = (
@@ -37,6 +38,12 @@ def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
         )
         raise ConfigurationError(msg)
     location.refuse_other_layout(spark, TABLES)
+    if (found := location.session_id_type(spark)) != session_id_type:
+        msg = (
+            f"--from-sessions: the session ids in {location} are of type {found}, and those of --events of type "
+            f"{session_id_type}: give an event map with the session_id_type of these tables, or another location"
+        )
+        raise ConfigurationError(msg)
 
 
 def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
@@ -46,7 +53,9 @@ def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
             spark.sql(location.set_properties_sql(table, {OWNER_PROPERTY: owner}))
 
 
-def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool) -> None:
+def create_tables(
+    spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool, session_id_type: str = "bigint"
+) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
     Creates one new table before the others: if two jobs start at the same moment, only one of them creates it, and the
@@ -57,12 +66,13 @@ def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, m
     (`may_create` is false).
     """
     first, *others = TABLES
+    create_with = session_id_type if may_create else None
     if may_create:
-        _create_or_check(spark, location, first, owner, may_create)
+        _create_or_check(spark, location, first, owner, create_with)
     else:
         others = list(TABLES)
     with ThreadPoolExecutor(len(TABLES)) as pool:
-        checks = [pool.submit(_create_or_check, spark, location, table, owner, may_create) for table in others]
+        checks = [pool.submit(_create_or_check, spark, location, table, owner, create_with) for table in others]
     for check in checks:
         check.result()
 
@@ -90,12 +100,13 @@ def _create_or_check(
     location: TableLocation,
     table: Table,
     owner: str,
-    may_create: bool,  # noqa: FBT001
+    session_id_type: str | None,
 ) -> None:
+    """Create a table, or check its owner; None for `session_id_type` means that it must exist."""
     if not location.exists(spark, table):
-        if not may_create:
+        if session_id_type is None:
             raise lost_table(location, table)
-        create_table(spark, location, table, owner)
+        create_table(spark, location, table, owner, session_id_type)
     advice = (
         "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for "
         "the tables"
@@ -111,6 +122,9 @@ def lost_table(location: TableLocation, table: Table) -> CheckpointError:
     )
 
 
-def create_table(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
+def create_table(
+    spark: SparkSession, location: TableLocation, table: Table, owner: str, session_id_type: str = "bigint"
+) -> None:
     """Create a table, unless it exists; `owner` is the checkpoint whose queries will write it."""
-    spark.sql(fill_in(table.statement, location.sql_name, checkpoint=owner))
+    statement = table.statement.replace("  session_id bigint", f"  session_id {session_id_type}")
+    spark.sql(fill_in(statement, location.sql_name, checkpoint=owner))
