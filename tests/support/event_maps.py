@@ -23,7 +23,7 @@ HANDHELD = """
 version: 1
 streams:
   phones: {platform: mobile, device_id: phone}
-  tablets: {platform: {path: os, values: {iPadOS: tablet}}, device_id: [maker, "serial number"], session_id: run.id}
+  tablets: {platform: {path: os, values: {iPadOS: tablet}}, device_id: [maker, "serial no?"], session_id: run.id}
 session_id: sid
 event: kind
 kinds: {start: [open], end: [close], activity: [ping]}

@@ -16,7 +16,7 @@ GAME: dict[str, Any] = {
     "user": {"id": "ann"},
 }
 PHONE = {"phone": "p1", "sid": 7, "kind": "open", "at": NOW_S}
-TABLET = {"maker": "m", "serial number": "s", "os": "iPadOS", "run": {"id": 7}, "kind": "close", "at": NOW_S}
+TABLET = {"maker": "m", "serial no?": "s", "os": "iPadOS", "run": {"id": 7}, "kind": "close", "at": NOW_S}
 OFFSET = {"id": "d", "sid": 7, "kind": "open", "at": "2026-11-21T12:00:00.250Z"}
 
 

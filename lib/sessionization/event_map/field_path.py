@@ -5,7 +5,7 @@ from typing import Annotated
 
 from pydantic import AfterValidator
 
-_NAME = re.compile(r'"[^"?]+"|[^".\[\]]+')  # Spark's paths have no question mark in quotes
+_NAME = re.compile(r'"[^"]+"|[^".\[\]]+')
 _PATH = re.compile(rf"(?:{_NAME.pattern})(?:\.(?:{_NAME.pattern}))*")
 _NEEDS_QUOTES = re.compile(r"[.\[\]]")
 

@@ -164,8 +164,9 @@ class EventMap(_Part):
             outer = next(path for path in paths if path == inner[0][: len(path)])
             msg = f"{paths[inner[0]]} is below {paths[outer]}, which has a value itself: correct one of the paths"
             raise ValueError(msg)
-        spelled = {name.lower(): name for name in self.top_names}
-        if other := [name for name in self.top_names if spelled[name.lower()] != name]:
+        places = {".".join(path[:length]) for path in paths for length in range(1, len(path) + 1)}
+        spelled = {place.lower(): place for place in sorted(places)}
+        if other := [place for place in sorted(places) if spelled[place.lower()] != place]:
             msg = f"{other[0]} and {spelled[other[0].lower()]} differ in upper and lower case alone: write one of them"
             raise ValueError(msg)
         return self
@@ -195,11 +196,6 @@ class EventMap(_Part):
                 yield names_of(stream.platform.path)
         optional = (self.account_id, self.foreground_s.path if self.foreground_s else None)
         yield from (names_of(path) for path in (self.event, self.event_time.path, *optional) if path)
-
-    @property
-    def top_names(self) -> Names:
-        """The fields of a message that hold everything, each once."""
-        return tuple(dict.fromkeys(path[0] for path in self.paths()))
 
     @property
     def skips(self) -> bool:

@@ -1,8 +1,9 @@
 """Parse messages into valid events, or give a quarantine reason. Native columns only, no Python per row."""
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import reduce
+from typing import Any
 
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -12,7 +13,7 @@ from sessionization.event_map.model import EventMap, PlatformField, Stream
 from sessionization.event_map.reading import DEFAULT, is_default, package_map
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
-from sessionization.spark.input.variant_values import bigint_or_null, string_or_null, text_or_null, value_below
+from sessionization.spark.input.variant_values import bigint_or_null, string_or_null, text_or_null
 
 MAX_VALUE_BYTES = 64 * 1024
 MAX_ID_CODE_POINTS = 256
@@ -90,9 +91,19 @@ def valid_events(parsed: DataFrame) -> DataFrame:
 
 
 def _wire_schema(events: EventMap) -> str:
-    # Unknown fields are skipped.
-    fields = ", ".join(f"{_quoted(name)}: variant" for name in events.top_names)
-    return f"array<struct<{fields}>>"
+    # Unknown fields are skipped, on every level. A variant of a whole object would be refused for what is in them.
+    tree: dict[str, Any] = {}
+    for *above, name in events.paths():
+        fields = tree
+        for one in above:
+            fields = fields.setdefault(one, {})
+        fields[name] = None
+    return f"array<{_struct(tree)}>"
+
+
+def _struct(tree: Mapping[str, Any]) -> str:
+    types = ((name, "variant" if below is None else _struct(below)) for name, below in tree.items())
+    return f"struct<{', '.join(f'{_quoted(name)}: {type_}' for name, type_ in types)}>"
 
 
 def _quoted(name: str) -> str:
@@ -111,7 +122,7 @@ def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
         """The value of a field at its path in each stream; what takes work is found in a step of its own."""
         columns = [F.lit(None).cast("variant") if path is None else _value_at(path) for path in paths]
         is_one = len(set(paths)) == 1
-        if is_one and paths[0] is not None and len(paths[0]) == 1:
+        if is_one and paths[0] is not None:
             return columns[0]
         found[name] = columns[0] if is_one else _by_stream(streams, columns)
         return F.col(name)
@@ -259,8 +270,7 @@ def _parts_of(rows: DataFrame) -> list[str]:
 
 
 def _value_at(path: Names) -> Column:
-    top = F.col(f"_wire.{_quoted(path[0])}")
-    return top if len(path) == 1 else value_below(top, path[1:])
+    return F.col(".".join(("_wire", *map(_quoted, path))))
 
 
 def _by_stream(streams: Names, columns: Sequence[Column]) -> Column:

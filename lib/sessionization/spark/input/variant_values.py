@@ -1,21 +1,11 @@
 """Values of JSON fields as columns. Variant keeps the type that the sender wrote: 7, "7" and 7.0 stay distinct."""
 
-import re
-
 from pyspark.sql import Column
 from pyspark.sql import functions as F
-
-from sessionization.event_map.field_path import Names
 
 _TEXT, _INTEGER = "STRING", "BIGINT"
 _EXACT_NUMBER = r"^(BIGINT|DECIMAL.*)\z"
 """The types of JSON numbers without exponent, of up to 38 digits."""
-
-
-def value_below(top: Column, names: Names) -> Column:
-    """The value at a path below a field; null where the path leads nowhere, or into a list."""
-    path = "".join(f'["{name}"]' if re.search(r"[.\[]", name) else f".{name}" for name in names)
-    return F.try_variant_get(top, f"${path}", "variant")
 
 
 def string_or_null(value: Column) -> Column:
