@@ -1,8 +1,9 @@
 """Where a message of an event map has what the simulator plays, and in which form."""
 
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
+from functools import cache
 from typing import Any, Final, Self
 from uuid import UUID
 
@@ -25,10 +26,12 @@ Values = Mapping[str, Any]
 _to_json = json.JSONEncoder(separators=(",", ":")).encode
 
 
+@cache
 def device_part(number: int) -> str:
     return f"device_id {number}"
 
 
+@cache
 def session_part(number: int) -> str:
     return f"{SESSION} {number}"
 
@@ -60,6 +63,8 @@ class Form:
 
     def device(self, device_id: str) -> dict[str, str]:
         """The parts of a device id, of which all but the last group devices."""
+        if self.device_parts == 1:
+            return {device_part(0): device_id}
         groups = {device_part(number): f"group:{device_id[number]}" for number in range(self.device_parts - 1)}
         return {**groups, device_part(self.device_parts - 1): device_id}
 
@@ -77,7 +82,13 @@ class Form:
 
     def time(self, iso8601: str, at_ms: int) -> object:
         """An instant, which is given in both forms."""
-        return {"epoch_ms": at_ms, "epoch_s": at_ms / 1_000}.get(self.events.event_time.format, f"{iso8601}Z")
+        match self.events.event_time.format:
+            case "epoch_ms":
+                return at_ms
+            case "epoch_s":
+                return at_ms / 1_000
+            case _:
+                return f"{iso8601}Z"
 
     def foreground(self, seconds: int) -> int:
         is_ms = self.events.foreground_s is not None and self.events.foreground_s.unit == "ms"
@@ -85,16 +96,17 @@ class Form:
 
     def encoded(self, values: Values) -> bytes:
         """The JSON text of a message; what the map does not know is left out."""
+        paths = self.paths
         fields: dict[str, Any] = {}
         for name, value in values.items():
-            path = self.paths.get(name, () if name in _KNOWN else (name,))
-            if value is not ABSENT and path:
-                _put(fields, path, value)
+            if value is ABSENT:
+                continue
+            if name in paths:
+                *above, last = paths[name]
+                holder = fields
+                for one in above:
+                    holder = holder.setdefault(one, {})
+                holder[last] = value
+            elif name not in _KNOWN:
+                fields[name] = value
         return _to_json(fields).encode()
-
-
-def _put(fields: dict[str, Any], path: Iterable[str], value: object) -> None:
-    *above, name = path
-    for one in above:
-        fields = fields.setdefault(one, {})
-    fields[name] = value
