@@ -9,7 +9,7 @@ from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import in_order
 from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.message_text import by_stream, keyed_texts
+from sessionization_simulator.message_text import Wording
 from sessionization_simulator.simulate_job import evening_and_dirt
 from sessionization_simulator.simulate_settings import SimulateSettings
 
@@ -29,11 +29,11 @@ def make() -> list[SampleMessage]:
     evening, dirt = evening_and_dirt(settings, fleet, _BEGIN_MS, _BEGIN_MS)
     messages = in_order(dirt.apply(evening.play(end_ms)), "deliver_ms")
     messages = messages[messages["deliver_ms"] < end_ms]
-    sample = []
-    for stream, of_stream in by_stream(messages, fleet):
+    sample, wording = [], Wording(settings.event_map, fleet)
+    for stream, of_stream in wording.by_stream(messages):
         sample += [
-            SampleMessage(stream.name, int(message["deliver_ms"]), _DIRT_BY_CODE.get(int(message["dirt"])), text)
-            for message, (_, text) in zip(of_stream, keyed_texts(of_stream, fleet, stream), strict=True)
+            SampleMessage(stream, int(message["deliver_ms"]), _DIRT_BY_CODE.get(int(message["dirt"])), text)
+            for message, (_, text) in zip(of_stream, wording.keyed_texts(of_stream, stream), strict=True)
         ]
     return sorted(sample, key=lambda message: message.ingested_ms)
 

@@ -20,6 +20,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from sessionization.errors import ConfigurationError
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import run
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -29,7 +30,6 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import TABLES
 from sessionization.spark.tables.views import create_views
 from sessionization.stop_signals import stop_on_signals
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization_laptop.notebook_folders import write_widget_values
@@ -109,7 +109,7 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
         yield ["--output", str(folder / "input")], {"input": folder / "input"}
         return
     with Broker(folder / "kafka") as broker:
-        broker.create_topics(dict.fromkeys(STREAMS, _TOPIC_PARTITIONS))
+        broker.create_topics(dict.fromkeys(package_map(DEFAULT).stream_names, _TOPIC_PARTITIONS))
         servers = broker.bootstrap_servers
         yield ["--sink", "kafka", "--bootstrap-servers", servers], {"type": "kafka", "bootstrap_servers": servers}
 

@@ -30,7 +30,7 @@ _TOO_OLD_MS = (8 * DAY_MS, 30 * DAY_MS)
 
 
 class DirtKind(StrEnum):
-    """One way for an event to go wrong; the names of the last nine are quarantine reasons."""
+    """One way for an event to go wrong; the names of the last ten are quarantine reasons."""
 
     REPEAT = "repeat"
     """The message arrives once more, later."""
@@ -50,6 +50,8 @@ class DirtKind(StrEnum):
     """The event time has another offset than Z; the instant is the same."""
     ODD_OPTIONAL = "odd_optional"
     """An optional field is null, empty or of a wrong type."""
+    OTHER_EVENT = "other_event"
+    """The event is of another kind, which the map skips."""
     OVERSIZED = "oversized"
     MALFORMED_JSON = "malformed_json"
     MISSING_DEVICE_ID = "missing_device_id"
@@ -59,6 +61,7 @@ class DirtKind(StrEnum):
     EVENT_TIME_IN_FUTURE = "event_time_in_future"
     EVENT_TIME_TOO_OLD = "event_time_too_old"
     NEGATIVE_FOREGROUND = "negative_foreground"
+    UNKNOWN_PLATFORM = "unknown_platform"
 
     @property
     def code(self) -> int:

@@ -1,4 +1,4 @@
-"""The sink for Kafka: two topics, each message with its device as the key."""
+"""The sink for Kafka: a topic per stream, each message with its device as the key."""
 
 from typing import Any, Final
 
@@ -7,8 +7,7 @@ from confluent_kafka import KafkaError, KafkaException, Message, Producer
 from sessionization.errors import ConfigurationError, DeliveryError
 from sessionization.settings.kafka_options import parse_kafka_options, resolve_secrets
 from sessionization_simulator.evening import Messages
-from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.message_text import STREAMS, by_stream, keyed_texts
+from sessionization_simulator.message_text import Wording
 from sessionization_simulator.simulate_settings import SimulateSettings
 
 _GUARANTEES: Final[dict[str, Any]] = {
@@ -33,19 +32,19 @@ _TUNED: Final[dict[str, Any]] = {
 
 
 class KafkaSink:
-    """Sends messages to the topics `pc_sessions` and `console_sessions`.
+    """Sends messages to the topics of an event map.
 
     No message is lost or duplicated, and the messages of one device arrive in their order. The value of a message is
     a line without its line break. The key is the id of the sending device, even if dirt has removed it from the line.
     """
 
-    def __init__(self, settings: SimulateSettings, fleet: Fleet) -> None:
-        """Connect, and check that both topics exist.
+    def __init__(self, settings: SimulateSettings, wording: Wording) -> None:
+        """Connect, and check that the topics exist.
 
         Raises `ConfigurationError` when an option is wrong, no broker answers, or a topic is missing.
         """
         self._brokers = settings.bootstrap_servers or ""
-        self._fleet = fleet
+        self._wording = wording
         self._failure: KafkaError | None = None
         self._last_error: KafkaError | None = None
         options = {
@@ -68,9 +67,9 @@ class KafkaSink:
 
         Raises `DeliveryError` when an earlier one could not be delivered.
         """
-        for stream, of_stream in by_stream(messages, self._fleet):
-            for device, line in keyed_texts(of_stream, self._fleet, stream):
-                self._send(stream.name, line, device)
+        for stream, of_stream in self._wording.by_stream(messages):
+            for device, line in self._wording.keyed_texts(of_stream, stream):
+                self._send(stream, line, device)
         self._poll(0)
 
     def close(self) -> None:
@@ -83,7 +82,7 @@ class KafkaSink:
         self._poll(0)
 
     def summary(self) -> str:
-        return f"topics {' and '.join(stream.name for stream in STREAMS)} of {self._brokers}"
+        return f"topics {' and '.join(self._wording.streams)} of {self._brokers}"
 
     def _send(self, topic: str, line: bytes, key: str) -> None:
         while True:
@@ -103,7 +102,7 @@ class KafkaSink:
                 "see that it runs, and correct --bootstrap-servers or --kafka-option"
             )
             raise ConfigurationError(msg) from error
-        missing = [stream.name for stream in STREAMS if stream.name not in topics]
+        missing = [stream for stream in self._wording.streams if stream not in topics]
         if missing:
             msg = f"{self._brokers} has no topic {' and no topic '.join(missing)}: create it, or let this user see it"
             raise ConfigurationError(msg)

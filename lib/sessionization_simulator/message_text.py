@@ -1,59 +1,98 @@
-"""Messages as JSON texts, in the format of the contract: the one place that knows its fields."""
+"""Messages as JSON texts, as an event map says."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import numpy as np
 
-from sessionization.streams import CONSOLE_STREAM, PC_STREAM
+from sessionization.event_map.model import EventMap, PlatformField
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import Messages
-from sessionization_simulator.fleet import Fleet
-from sessionization_simulator.malformed import to_text
+from sessionization_simulator.fleet import Devices, Fleet, Integers
+from sessionization_simulator.malformed import Writer
+from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, TIME, Form
 
 _AT_ONCE = 50_000
 _KIND_BY_CODE = {kind.code: kind for kind in DirtKind}
 
 
-@dataclass(frozen=True, slots=True)
-class Stream:
-    """One of the two streams: the name of its folder and topic, and the device field of its messages."""
+class _Place(NamedTuple):
+    """What some of the devices send to: a stream, and the text of its field with the platform, where it has one."""
 
-    name: str
-    device_field: str
-
-
-PC, CONSOLE = STREAMS = Stream(PC_STREAM, "hostPcId"), Stream(CONSOLE_STREAM, "openPsid")
+    stream: str
+    platform: str | None
 
 
-def by_stream(messages: Messages, fleet: Fleet) -> Iterator[tuple[Stream, Messages]]:
-    """Yield the messages of each stream that has any, in their order."""
-    is_console = fleet.are_consoles(messages["device"])
-    for stream, part in ((PC, messages[~is_console]), (CONSOLE, messages[is_console])):
-        if len(part):
-            yield stream, part
+class Wording:
+    """Writes the messages of a fleet in the words of an event map.
+
+    Devices are spread over the streams and platforms of the map: those that are no consoles belong to the first one.
+    """
+
+    def __init__(self, events: EventMap, fleet: Fleet) -> None:
+        self.streams = events.stream_names
+        self._fleet = fleet
+        self._places = list(_places(events))
+        self._writers = {stream: Writer(Form.of(events, stream)) for stream in self.streams}
+
+    def by_stream(self, messages: Messages) -> Iterator[tuple[str, Messages]]:
+        """Yield the messages of each stream that has any, in their order."""
+        numbers = self._place_numbers(messages["device"])
+        for stream in self.streams:
+            of_stream = [number for number, place in enumerate(self._places) if place.stream == stream]
+            part = messages[np.isin(numbers, of_stream)]
+            if len(part):
+                yield stream, part
+
+    def keyed_texts(self, messages: Messages, stream: str) -> Iterator[tuple[str, bytes]]:
+        """Yield the id of the sending device and the text of each message, malformed according to its `dirt`."""
+        writer = self._writers[stream]
+        form = writer.form
+        for first in range(0, len(messages), _AT_ONCE):
+            chunk = messages[first : first + _AT_ONCE]
+            names = "session_id", "is_end", "has_account", "has_foreground", "foreground_s", "at_ms", "dirt"
+            columns = [chunk[name].tolist() for name in names]
+            times = np.datetime_as_string(chunk["at_ms"].astype("datetime64[ms]")).tolist()
+            devices = chunk["device"]
+            ids, accounts, places = (
+                self._fleet.ids(devices),
+                self._fleet.accounts(devices),
+                self._place_numbers(devices),
+            )
+            for (
+                device,
+                account,
+                place,
+                time,
+                session_id,
+                is_end,
+                has_account,
+                has_foreground,
+                foreground,
+                at,
+                dirt,
+            ) in zip(ids, accounts, places.tolist(), times, *columns, strict=True):
+                # Session ids are random, so they select the way; an End gets another way than its Start.
+                turn = session_id + is_end
+                values: dict[str, object] = {**form.session(session_id), EVENT: form.kind(turn, is_end=is_end)}
+                if has_account:
+                    values[ACCOUNT] = account
+                values |= {**form.device(device), TIME: form.time(time, at), PLATFORM: self._places[place].platform}
+                if is_end and has_foreground:
+                    values[FOREGROUND] = form.foreground(foreground)
+                yield device, writer.text(values, _KIND_BY_CODE.get(dirt), turn)
+
+    def _place_numbers(self, devices: Devices) -> Integers:
+        others = len(self._places) - 1
+        if not others:
+            return np.zeros(len(devices), np.int64)
+        numbers: Integers = np.where(self._fleet.are_consoles(devices), 1 + devices % others, 0)
+        return numbers
 
 
-def keyed_texts(messages: Messages, fleet: Fleet, stream: Stream) -> Iterator[tuple[str, bytes]]:
-    """Yield the id of the sending device and the text of each message, malformed according to its `dirt`."""
-    for first in range(0, len(messages), _AT_ONCE):
-        chunk = messages[first : first + _AT_ONCE]
-        names = "session_id", "is_end", "has_account", "has_foreground", "foreground_s", "dirt"
-        columns = [chunk[name].tolist() for name in names]
-        times = np.datetime_as_string(chunk["at_ms"].astype("datetime64[ms]")).tolist()
-        ids, accounts = fleet.ids(chunk["device"]), fleet.accounts(chunk["device"])
-        for device, account, at, session_id, is_end, has_account, has_foreground, foreground_s, dirt in zip(
-            ids, accounts, times, *columns, strict=True
-        ):
-            fields = {
-                "appSessionId": session_id,
-                "eventId": "ApplicationSessionEndBi" if is_end else "ApplicationSessionStart",
-            }
-            if has_account:
-                fields["psnAccountId"] = account
-            fields |= {stream.device_field: device, "timestamp": f"{at}Z"}
-            if is_end and has_foreground:
-                fields["totalFgTime"] = foreground_s
-            # Session ids are random, so they select the way; an End gets another way than its Start.
-            turn = session_id + is_end
-            yield device, to_text(fields, stream.device_field, _KIND_BY_CODE.get(dirt), turn)
+def _places(events: EventMap) -> Iterator[_Place]:
+    for name, stream in events.streams.items():
+        if isinstance(stream.platform, PlatformField):
+            yield from (_Place(name, text) for text in stream.platform.values)
+        else:
+            yield _Place(name, None)

@@ -17,7 +17,8 @@ from sessionization.say import Say
 from sessionization_simulator.dirt import Dirt, DirtKind
 from sessionization_simulator.evening import Evening, Messages, Schedule, concatenate
 from sessionization_simulator.fleet import Fleet, Habits
-from sessionization_simulator.message_text import STREAMS, by_stream, keyed_texts
+from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.message_text import Wording
 from sessionization_simulator.simulate_settings import SimulateSettings
 
 if TYPE_CHECKING:
@@ -50,23 +51,23 @@ class FileSink:
     pace.
     """
 
-    def __init__(self, output: Path, fleet: Fleet, now_ms: int) -> None:
+    def __init__(self, output: Path, wording: Wording, now_ms: int) -> None:
         self._output = output
-        self._fleet = fleet
+        self._wording = wording
         self._number = 0
         self._run = f"{utc(now_ms).strftime('%Y%m%dT%H%M%S')}.{now_ms % 1_000:03d}Z"
         try:
-            for stream in STREAMS:
-                (output / stream.name).mkdir(parents=True, exist_ok=True)
+            for stream in wording.streams:
+                (output / stream).mkdir(parents=True, exist_ok=True)
         except OSError as error:
             msg = f"--output {output} cannot be written ({error.strerror}): give another"
             raise ConfigurationError(msg) from error
 
     def write(self, messages: Messages) -> None:
         """Write one file per stream that has messages."""
-        for stream, of_stream in by_stream(messages, self._fleet):
-            with open_whole(self._output / stream.name / f"{self._run}-{self._number:08d}.json", "xb") as file:
-                file.writelines(line + b"\n" for _, line in keyed_texts(of_stream, self._fleet, stream))
+        for stream, of_stream in self._wording.by_stream(messages):
+            with open_whole(self._output / stream / f"{self._run}-{self._number:08d}.json", "xb") as file:
+                file.writelines(line + b"\n" for _, line in self._wording.keyed_texts(of_stream, stream))
         self._number += 1
 
     def close(self) -> None:
@@ -95,9 +96,9 @@ def simulate(
     return run.play(stop or threading.Event())
 
 
-def _open_sink(settings: SimulateSettings, fleet: Fleet, now_ms: int) -> "FileSink | KafkaSink":
+def _open_sink(settings: SimulateSettings, wording: Wording, now_ms: int) -> "FileSink | KafkaSink":
     if settings.output is not None:
-        return FileSink(settings.output, fleet, now_ms)
+        return FileSink(settings.output, wording, now_ms)
     try:
         from sessionization_simulator.kafka_sink import KafkaSink
     except ModuleNotFoundError as error:
@@ -105,7 +106,7 @@ def _open_sink(settings: SimulateSettings, fleet: Fleet, now_ms: int) -> "FileSi
             raise
         msg = "--sink kafka needs the package confluent-kafka: install the extra kafka (docs/error-messages.md)"
         raise ConfigurationError(msg) from error
-    return KafkaSink(settings, fleet)
+    return KafkaSink(settings, wording)
 
 
 def evening_and_dirt(settings: SimulateSettings, fleet: Fleet, start_ms: int, now_ms: int) -> tuple[Evening, Dirt]:
@@ -114,7 +115,7 @@ def evening_and_dirt(settings: SimulateSettings, fleet: Fleet, start_ms: int, no
     # Separate generators, so that the dirt settings do not change the evening.
     evening_rng, dirt_rng = np.random.default_rng([settings.seed, now_ms]).spawn(2)
     evening = Evening(plan, start_ms, evening_rng, Habits(fleet) if settings.habits else None)
-    kinds = settings.dirt_kinds or tuple(DirtKind)
+    kinds = settings.dirt_kinds or kinds_of(settings.event_map)
     return evening, Dirt(settings.dirt, kinds, plan.session_length_ms, start_ms + plan.duration_ms, dirt_rng)
 
 
@@ -124,7 +125,7 @@ class _Run:
         plan, speed = settings.plan(), settings.speed
         fleet = Fleet(plan.devices, settings.seed)
         self._speed = speed
-        self._sink = _open_sink(settings, fleet, now_ms)
+        self._sink = _open_sink(settings, Wording(settings.event_map, fleet), now_ms)
         self._report = report
         # At a pace above real-time the evening starts in the past, so that it ends now.
         past_ms = settings.past or max(plan.duration_ms - round(plan.duration_ms / speed), 0)

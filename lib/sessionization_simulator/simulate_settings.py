@@ -4,12 +4,16 @@ import math
 from pathlib import Path
 from typing import Annotated, Literal, Self
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, field_validator, model_validator
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, PrivateAttr, field_validator, model_validator
 
 from sessionization.durations import Duration, format_duration
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.settings.kafka_options import parse_kafka_options
+from sessionization.settings.section import EVENTS, EVENTS_METAVAR
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import LoadPlan
+from sessionization_simulator.malformed import kinds_of
 
 _SPEEDS = {"real-time": 1.0, "max": math.inf}
 _DURATION_MS = 10 * 60_000
@@ -30,10 +34,10 @@ def _split(value: object) -> object:
 class SimulateSettings(BaseModel):
     """Play an evening of gaming: devices start and end sessions, most messages arrive well, some do not.
 
-    Writes JSON lines into DIR/pc_sessions and DIR/console_sessions, or sends each as a message to the Kafka topics of
-    those names: the input of the sessionize job. Without --rate and --live a third of the devices play on average;
-    with one of them the other follows from the mean session length; with both the mean session length follows from
-    them (Little's law).
+    Writes JSON lines into a folder of DIR for each stream of the event map, or sends each as a message to the Kafka
+    topics of those names: the input of the sessionize job. Without --rate and --live a third of the devices play on
+    average; with one of them the other follows from the mean session length; with both the mean session length follows
+    from them (Little's law).
     """
 
     model_config = ConfigDict(frozen=True, extra="forbid")
@@ -46,10 +50,11 @@ class SimulateSettings(BaseModel):
     )
     bootstrap_servers: str | None = Field(
         None,
-        description="with sink kafka: brokers to begin with, separated by commas; the topics pc_sessions and "
-        "console_sessions must exist",
+        description="with sink kafka: brokers to begin with, separated by commas; a topic for each stream "
+        "of the event map must exist",
         json_schema_extra={"metavar": "HOST:PORT"},
     )
+    events: str = Field(DEFAULT, description=EVENTS, json_schema_extra=EVENTS_METAVAR)
     kafka_option: tuple[str, ...] = Field(
         (),
         description="with sink kafka: an option of librdkafka, such as security.protocol=SASL_SSL; may be given "
@@ -116,6 +121,16 @@ class SimulateSettings(BaseModel):
         parse_kafka_options(texts)
         return texts
 
+    _event_map: EventMap = PrivateAttr()
+
+    @model_validator(mode="after")
+    def _read_events(self) -> Self:
+        self._event_map = read_event_map(self.events)
+        if impossible := [kind for kind in self.dirt_kinds if kind not in kinds_of(self._event_map)]:
+            msg = f"--dirt-kinds {impossible[0]} cannot happen to messages of the event map {self.events}: leave it out"
+            raise ValueError(msg)
+        return self
+
     @model_validator(mode="after")
     def _fits_together(self) -> Self:
         msg = None
@@ -131,6 +146,11 @@ class SimulateSettings(BaseModel):
             raise ValueError(msg)
         self.plan()
         return self
+
+    @property
+    def event_map(self) -> EventMap:
+        """What the messages mean."""
+        return self._event_map
 
     @property
     def speed(self) -> float:

@@ -19,12 +19,12 @@ from pathlib import Path
 from typing import Any
 
 from sessionization.core.session_state import Rules
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.bench import processes
 from tests.bench.report import say
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.support.accounts import unaccounted
+from tests.support.default_streams import STREAMS
 from tests.support.delta import live_files
 from tests.support.job import QUERIES, ROOT, SIMULATE, Job, command, environment
 from tests.support.oracle import COLUMNS, build_oracle

@@ -31,6 +31,7 @@ from sessionization.spark.checkpoint.spark_logs import (
 )
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
 from sessionization.spark.input.source import input_files
+from tests.support.default_streams import STREAMS
 from tests.support.failing import failing_with
 from tests.support.read_files import NOW_MS, OLD_MS, Job, job_in
 
@@ -105,7 +106,7 @@ def job(tmp_path: Path) -> Job:
 
 
 def forget(job: Job, now_ms: int = NOW_MS) -> int:
-    return forget_deleted_files(job.checkpoints / "archive", set(input_files(job.input)), now_ms)
+    return forget_deleted_files(job.checkpoints / "archive", set(input_files(job.input, STREAMS)), now_ms)
 
 
 def names(job: Job) -> list[str]:

@@ -15,9 +15,9 @@ from sessionization.errors import ConfigurationError, StreamError
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.error_text import remedy_for, root_cause
 from sessionization.spark.input import kafka_source
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.input.kafka_settings import settings
+from tests.support.default_streams import STREAMS
 
 pytestmark = pytest.mark.spark
 

@@ -128,13 +128,13 @@ def test_files_at_a_uri_give_the_rows_of_files_in_a_folder(spark: SparkSession, 
     for name, content in FILES.items():
         (folder / "pc_sessions" / name).write_bytes(content)
 
-    FileTaker(folder, log, tasks=1).take()
+    FileTaker([folder / "pc_sessions"], log, tasks=1).take()
     [number] = take_numbers(log)
     takes = pa.RecordBatch.from_pydict({"value": (log / f"{number}.take").read_text().splitlines()})
     taken = [row for batch in read_taken_files(iter([takes])) for row in batch.to_pylist()]
     assert max(row["value_bytes"] for row in taken) == 200_000
 
-    messages = file_messages(spark, HadoopPath(f"file://{folder}"), tmp_path / "unused")
+    messages = file_messages(spark, HadoopPath(f"file://{folder}"), ["pc_sessions"], tmp_path / "unused")
     query = (
         messages.writeStream.format("memory")
         .queryName("uri_messages")

@@ -18,10 +18,10 @@ from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.input.kafka_settings import settings
 from tests.support.changes import a_change
+from tests.support.default_streams import STREAMS
 from tests.support.warehouse import empty_tables
 from tests.support.warm_start import NOW_MS, WarmStart
 

@@ -23,12 +23,13 @@ from sessionization.spark.engine.error_text import explain_engine_death
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.tables.location import TableLocation
 from tests.support.checkpoint_folder import begin_micro_batch
+from tests.support.default_streams import STREAMS
 from tests.support.settings import settings_of
 
 
 def test_a_stream_folder_that_disappears_causes_a_warning(tmp_path: Path) -> None:
     lines: list[str] = []
-    check = watch_input(tmp_path, dict, lines.append)
+    check = watch_input(tmp_path, STREAMS, dict, lines.append)
     check()
     (tmp_path / "pc_sessions").mkdir()
     check()
@@ -46,7 +47,7 @@ def test_what_is_not_read_is_named_once_and_again_where_it_came_back(tmp_path: P
     archive = {"pc_sessions folder": "1 entries of pc_sessions are folders: archive"}
     other = {"pc_sessions ending": "2 entries of pc_sessions do not end with .json: a.csv"}
     unread = [archive, archive | other, archive | other, other, archive | other]
-    check = watch_input(tmp_path, partial(next, iter(unread)), lines.append)
+    check = watch_input(tmp_path, STREAMS, partial(next, iter(unread)), lines.append)
     for _ in unread:
         check()
     said = [*archive.values(), *other.values(), *archive.values()]

@@ -10,8 +10,8 @@ from pyspark.sql import SparkSession
 from sessionization.errors import SessionizationError
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
+from tests.support.default_streams import STREAMS
 from tests.support.in_process import RunningJob, job_running
 from tests.support.settings import settings_of
 from tests.support.waiting import DEADLINE_S

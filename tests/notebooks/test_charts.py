@@ -11,12 +11,14 @@ import matplotlib.pyplot as plt
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import EndReason
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.notebook import sample_evening, tour
 from sessionization.notebook.charts import draw_sessions
 from sessionization.ops.state_reader import StateReader
 from sessionization.spark.tables.location import TableLocation
 from sessionization_laptop import laptop_notebook
 from sessionization_simulator.dirt import DirtKind
+from sessionization_simulator.malformed import kinds_of
 from tests.notebooks.workspace_cells import run_notebook
 from tests.support.headless import ROOT, SHOWN
 from tests.support.notebook_cells import read_cells
@@ -93,7 +95,7 @@ def test_the_sample_has_every_kind_of_dirt_and_each_has_its_effect(spark: SparkS
     effects: dict[str, Any] = {}
     for row in spark.sql(query).collect():
         effects.setdefault(row.dirt, {})[row.effect] = row.messages
-    assert effects.keys() == set(DirtKind) - {DirtKind.LOST_START, DirtKind.LOST_END}
+    assert effects.keys() == {*kinds_of(package_map(DEFAULT))} - {DirtKind.LOST_START, DirtKind.LOST_END}
     assert effects["repeat"] == {"none": 12}
     assert effects["end_before_start"] == {"reported, started": 6, "reported, started, superseded": 2}
     assert effects["overlap"] == {"started, superseded": 3}

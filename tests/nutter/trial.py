@@ -14,14 +14,15 @@ from pydantic import Field
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.command_line.widgets import JOB_RUN_ID
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import write_atomically
 from sessionization.notebook.tour import Message
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, Table
-from sessionization.streams import PC_STREAM
 
 HEARTBEAT = "2s"
+_STREAM = package_map(DEFAULT).stream_names[0]
 
 # COMMAND ----------
 
@@ -55,7 +56,7 @@ class TrialStream:
         return TableLocation(None, deployed.catalog, f"{deployed.schema}_trial_{self._name}")
 
     def begin(self) -> None:
-        (self.folder / "input" / PC_STREAM).mkdir(parents=True)
+        (self.folder / "input" / _STREAM).mkdir(parents=True)
         if self.location.catalog is not None:
             self.spark.sql(f"CREATE SCHEMA `{self.location.catalog}`.`{self.location.schema}`")
 
@@ -68,7 +69,7 @@ class TrialStream:
         """Deliver messages of PCs as one file: written under a hidden name, then renamed, as a collector should."""
         self._files += 1
         lines = "".join(message.line() for message in messages)
-        write_atomically(self.folder / "input" / PC_STREAM / f"{self._files}.json", lines)
+        write_atomically(self.folder / "input" / _STREAM / f"{self._files}.json", lines)
 
     def run(self, run_for: str) -> None:
         """Run the job's notebook like a task, on the trial's tables."""

@@ -21,7 +21,7 @@ LAYOUTS = pytest.mark.parametrize("groups", [None, 1])
 
 def store_of(handle: Handle, groups: int | None) -> SessionStore:
     handle.key = "d0"
-    return DeviceStore(handle) if groups is None else GroupStore(handle, StateLayout(groups))
+    return DeviceStore(handle, StateLayout()) if groups is None else GroupStore(handle, StateLayout(groups))
 
 
 def entries(stored: Any, device_id: str) -> dict[int, str]:

@@ -5,6 +5,7 @@ from datetime import UTC, datetime
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.ops import erase as ops
 
 pytestmark = pytest.mark.spark
@@ -58,6 +59,6 @@ def test_an_account_is_found_in_every_spelling_and_no_other_account_is(spark: Sp
     found = {
         (account, bytes(row.value))
         for account in NOT_NAMED
-        for row in ops._messages(rows.where(rows.of == account), [account], no_sessions).collect()
+        for row in ops._messages(rows.where(rows.of == account), [account], no_sessions, package_map(DEFAULT)).collect()
     }
     assert found == {(account, value) for account, messages in NAMED.items() for value in messages}

@@ -10,6 +10,7 @@ from sessionization.errors import CheckpointError
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER, TakeLog, TakenFile
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.warm_start.read_position import refuse_files_already_read
+from tests.support.default_streams import STREAMS
 from tests.support.read_files import NOW_MS, OLD_MS, Job, job_in
 
 
@@ -22,7 +23,7 @@ def test_an_old_folder_named_like_a_file_refuses_no_start_and_is_not_deleted(job
     folder = job.file("pc_sessions/folder.json/a.json").parent
     os.utime(folder, ns=(OLD_MS * 1_000_000,) * 2)
     location = TableLocation(job.checkpoints)
-    refuse_files_already_read(None, job.input, location)  # type: ignore[arg-type] # no table is read
+    refuse_files_already_read(None, job.input, STREAMS, location)  # type: ignore[arg-type] # no table is read
     for query in ("sessionize", "archive"):
         job.query(query, {"0": [(0, folder)]})
     assert job.delete() == 0

@@ -24,8 +24,8 @@ from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
-from sessionization.streams import PC_STREAM, STREAMS
 from sessionization_laptop.broker import Broker
+from tests.support.default_streams import PC_STREAM, STREAMS
 from tests.support.monitored import AT_MS, NO_PERCENTILES, Session, engine
 from tests.support.settings import settings_of
 from tests.support.stream_job import message

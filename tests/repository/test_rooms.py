@@ -26,7 +26,7 @@ LAYERS = (
     ("spark.checkpoint",),
     ("spark.engine",),
     ("settings",),
-    ("command_line", "core"),
+    ("command_line", "core", "event_map"),
     ("",),
 )
 """Rooms from top to bottom, below `sessionization.`; "" is the modules that lie directly there. A package of `BESIDE`

@@ -6,16 +6,17 @@ from datetime import datetime
 from pathlib import Path
 
 import pytest
+import yaml
 
 from sessionization_simulator.dirt import DirtKind
-from sessionization_simulator.malformed import to_text
+from sessionization_simulator.malformed import Writer, kinds_of
+from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, TIME, Form
 from tests.simulate.simulated import NOW_MS, Written, play, written
-from tests.support.wire import REASONS, read
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, map_of
+from tests.support.sources import ROOT
+from tests.support.wire import DEFAULT, REASONS, read
 
-VALID = {
-    "appSessionId": 7, "eventId": "ApplicationSessionEndBi", "psnAccountId": "a", "hostPcId": "d",
-    "timestamp": "2026-01-01T20:00:00.250Z", "totalFgTime": 9,
-}  # fmt: skip
+DEFAULT_MAP = (ROOT / "lib/sessionization/event_map/maps/default.yml").read_text()
 
 
 class DirtyEvenings:
@@ -49,14 +50,59 @@ def sessions_of(lines: list[Written]) -> dict[int, str]:
     return sessions
 
 
+MAPS = {"default": DEFAULT_MAP, "arcade": ARCADE, "handheld": HANDHELD, "offsets": OFFSETS, "lobby": LOBBY}
+STREAMS = [(name, stream) for name, text in MAPS.items() for stream in map_of(text).stream_names]
+
+
 @pytest.mark.parametrize("kind", DirtKind)
-def test_each_way_of_a_malformed_message_is_one_line_and_has_the_reason_of_its_name(kind: DirtKind) -> None:
-    is_in_the_text = kind in REASONS and not kind.startswith("event_time_")
-    for line in {to_text(VALID, "hostPcId", kind, turn) for turn in range(30)}:
-        found = read("pc_sessions", line, NOW_MS)
-        assert (found if isinstance(found, str) else None) == (kind if is_in_the_text else None)
+@pytest.mark.parametrize(("name", "stream"), STREAMS)
+def test_each_way_of_a_malformed_message_is_one_line_and_has_the_reason_of_its_name(
+    name: str, stream: str, kind: DirtKind
+) -> None:
+    writer = Writer(Form.of(map_of(MAPS[name]), stream))
+    form, content = writer.form, DEFAULT if name == "default" else yaml.safe_load(MAPS[name])
+    is_in_the_text = kind in {*REASONS, "unknown_platform"} and not kind.startswith("event_time_")
+    if kind not in kinds_of(form.events) or (kind is DirtKind.UNKNOWN_PLATFORM and PLATFORM not in form.paths):
+        return
+    platform = next(iter(form.events.streams[stream].platform.values), None) if PLATFORM in form.paths else None
+    for turn in range(30):
+        is_end = kind is DirtKind.NEGATIVE_FOREGROUND or turn % 2 == 0
+        values = {
+            **form.session(7),
+            EVENT: form.kind(turn, is_end=is_end),
+            ACCOUNT: "a",
+            **form.device("d"),
+            PLATFORM: platform,
+        }
+        values |= {TIME: form.time("2026-01-01T20:00:00.250", NOW_MS + 250), FOREGROUND: form.foreground(9)}
+        line = writer.text(values, kind, turn)
+        found = read(stream, line, NOW_MS, content)
+        if kind is DirtKind.OTHER_EVENT:
+            assert found is None
+        elif is_in_the_text:
+            assert found == kind
+        else:
+            assert isinstance(found, tuple)
+            assert found[1].at_ms == NOW_MS + 250
+            assert found[0] == {"arcade": "group\\:d:d", "tablets": "group\\:d:d"}.get(stream, "d")
         assert line.strip()
         assert not set(b"\r\n") & set(line)
+
+
+def test_an_evening_of_a_map_is_spread_over_its_streams_and_platforms(tmp_path: Path) -> None:
+    for name, text in (("arcade", ARCADE), ("handheld", HANDHELD)):
+        (tmp_path / f"{name}.yml").write_text(text)
+        play(tmp_path / name, rate=20, duration="60s", events=str(tmp_path / f"{name}.yml"))
+    found = [read("arcade", line.line, NOW_MS, yaml.safe_load(ARCADE)) for line in written(tmp_path / "arcade")]
+    events = [one for one in found if isinstance(one, tuple)]
+    assert len(events) == len(found) > 1_000
+    assert {event.platform for _, event in events} == {"pc", "console", "mobile"}
+    assert {line.stream for line in written(tmp_path / "handheld")} == {"phones", "tablets"}
+
+
+def test_dirt_that_a_map_cannot_have_is_refused(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="--dirt-kinds unknown_platform cannot happen to messages of the event map"):
+        play(tmp_path, dirt_kinds=(DirtKind.UNKNOWN_PLATFORM,))
 
 
 def test_times_in_the_future_and_too_old_are_beyond_the_limits(dirty: DirtyEvenings) -> None:

@@ -13,10 +13,10 @@ from confluent_kafka import Consumer, Message, TopicPartition
 from sessionization.errors import ConfigurationError, DeliveryError
 from sessionization_laptop.broker import Broker
 from sessionization_simulator import kafka_sink
-from sessionization_simulator.message_text import Stream
 from sessionization_simulator.simulate_job import Summary, simulate
 from sessionization_simulator.simulate_settings import SimulateSettings
 from tests.simulate.simulated import NOW_MS, STREAMS, play, written
+from tests.support.event_maps import OFFSETS
 
 pytestmark = pytest.mark.job
 
@@ -74,11 +74,11 @@ def test_topics_get_the_lines_of_the_files_in_the_order_of_each_device(broker: B
     ],
 )
 def test_a_wrong_option_and_a_missing_topic_are_named(
-    broker: Broker, monkeypatch: pytest.MonkeyPatch, option: str, topic: str, refusal: str
+    broker: Broker, tmp_path: Path, option: str, topic: str, refusal: str
 ) -> None:
-    monkeypatch.setattr(kafka_sink, "STREAMS", (Stream("pc_sessions", ""), Stream(topic, "")))
+    (tmp_path / "my.yml").write_text(OFFSETS.replace("games", topic))
     with pytest.raises(ConfigurationError, match=refusal):
-        send(broker.bootstrap_servers, kafka_option=(option,))
+        send(broker.bootstrap_servers, kafka_option=(option,), events=str(tmp_path / "my.yml"))
 
 
 def test_without_a_broker_or_a_client_the_run_says_what_is_missing(

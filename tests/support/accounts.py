@@ -5,33 +5,37 @@ from collections.abc import Collection
 
 from sessionization.core.events import Start
 from tests.support.tables import Tables
-from tests.support.wire import read
+from tests.support.wire import DEFAULT, Fields, read
 
 _REASONS_OF_ENDS = {"reported", "orphaned"}
 _POSITION = ("stream", "value", "ingested_ms", "file", "partition", "offset")
-_COUNTS = ("rows_in", "started", "duplicate_start", "duplicate_end", "quarantined")
+_COUNTS = ("rows_in", "started", "duplicate_start", "duplicate_end", "quarantined", "skipped")
 
 Session = tuple[str, int]
 
 
-def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
+def unaccounted(tables: Tables, waiting: Collection[Session], events: Fields = DEFAULT) -> list[str]:
     """Find messages without a trace, and sums that do not add up.
 
     Args:
         tables: all tables of a job that had read all of its input when it stopped.
         waiting: the pending Ends in its state.
+        events: the content of its event map.
     """
     changes = tables["session_changes"].of("change", "device_id", "session_id")
     started = {(device_id, session_id) for change, device_id, session_id in changes if change == "started"}
     ended = _ended(tables) | set(waiting)
     quarantined = set(tables["quarantine"].of(*_POSITION))
-    found, starts, ends = [], 0, 0
+    found, starts, ends, skipped = [], 0, 0, 0
     for position in tables["raw_events"].of(*_POSITION):
         if position in quarantined:
             continue
         stream, value, ingested_ms, *_ = position
-        message = read(stream, value, ingested_ms)
-        if isinstance(message, str):
+        message = read(stream, value, ingested_ms, events)
+        if message is None:
+            skipped += 1
+            continue
+        if not isinstance(message, tuple):
             found.append(f"{message}, and not in quarantine: {position}")
             continue
         device_id, event = message
@@ -45,7 +49,8 @@ def unaccounted(tables: Tables, waiting: Collection[Session]) -> list[str]:
     pairs = {
         "messages archived": (sums["archive.rows_in"], len(tables["raw_events"])),
         "messages refused": (sums["archive.quarantined"], len(tables["quarantine"])),
-        "events": (sums["sessionize.rows_in"], sums["archive.rows_in"] - sums["archive.quarantined"]),
+        "messages skipped": (sums["archive.skipped"], skipped),
+        "events": (sums["sessionize.rows_in"], sums["archive.rows_in"] - sums["archive.quarantined"] - skipped),
         "Starts and Ends": (sums["sessionize.rows_in"], starts + ends),
         "Starts": (sums["sessionize.started"] + sums["sessionize.duplicate_start"], starts),
     }
@@ -63,7 +68,7 @@ def sums_of(tables: Tables) -> Counter[str]:
     """The sums of the counts in `stream_progress`, by `query.column`."""
     sums = Counter[str]()
     for row in tables["stream_progress"]:
-        sums.update({f"{row['query']}.{name}": row[name] or 0 for name in _COUNTS})
+        sums.update({f"{row['query']}.{name}": row.get(name) or 0 for name in _COUNTS})
     return sums
 
 

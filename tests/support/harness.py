@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 
+import yaml
 from pyspark.sql import SparkSession
 
 from sessionization.core.session_state import Rules
@@ -22,6 +23,7 @@ from tests.support.processes import is_engine, processes_of_session
 from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import Tables, differences, read_tables
 from tests.support.traces import Stage, Traces
+from tests.support.wire import DEFAULT
 
 RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=40_000, late_retention_ms=4_000, max_sessions_per_device=3)
 # Often, so that a kill soon finds each query at work, and the end of the evening is soon archived and merged.
@@ -84,17 +86,22 @@ class Scene:
         entry: Sequence[str | Path] = (ENTRY,),
         groups: int | None = None,
         kind: type[Job] = Job,
+        events: str | None = None,
     ) -> None:
         intervals = ((kills + 1) * FILES_PER_START + _QUIET_FILES) // 2
         self._began_s = time.monotonic()
-        self._evening = Evening(folder / "staging", seed=seed, **EVENING | {"duration": f"{intervals * 10}s"})
+        self._events, words = DEFAULT, {}
+        if events is not None:
+            self._events, words = yaml.safe_load(events), {"events": str(folder / "events.yml")}
+            (folder / "events.yml").write_text(events)
+        self._evening = Evening(folder / "staging", seed=seed, **EVENING | words | {"duration": f"{intervals * 10}s"})
         self._rng = random.Random(seed)
         self._cuts: list[Cut] = []
         self._engine_deaths: list[Ended] = []
         self._kills_engine_alone = itertools.cycle([True, False])
         self._groups = groups
         grouping = () if groups is None else (f"--device-groups={groups}",)
-        self.job = kind(folder, *OPTIONS, *grouping, entry=entry)
+        self.job = kind(folder, *OPTIONS, *grouping, *(f"--events={file}" for file in words.values()), entry=entry)
         self.traces = Traces(self.job)
 
     def release(self, files: int) -> None:
@@ -173,7 +180,7 @@ class Scene:
     def stop(self) -> Run:
         """Stop the job gracefully, and compute the tables and the state that it must have."""
         exit_code = self.job.terminate()
-        oracle = build_oracle(self.job.checkpoints, RULES, groups=self._groups)
+        oracle = build_oracle(self.job.checkpoints, RULES, groups=self._groups, events=self._events)
         cuts = _with_confirmed_timer_batches(self._cuts, oracle)
         seconds = time.monotonic() - self._began_s
         return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, self._engine_deaths, seconds)
@@ -188,6 +195,7 @@ def play(
     entry: Sequence[str | Path] = (ENTRY,),
     groups: int | None = None,
     kind: type[Job] = Job,
+    events: str | None = None,
 ) -> Run:
     """Play an evening to a job that is killed at all boundaries equally often, and then no more.
 
@@ -199,8 +207,9 @@ def play(
         entry: the script to run, and its first arguments.
         groups: the job's `--device-groups`.
         kind: the class of the job, which says where its folders are.
+        events: the text of the job's event map, by default `default`.
     """
-    scene = Scene(seed, kills, folder, entry=entry, groups=groups, kind=kind)
+    scene = Scene(seed, kills, folder, entry=entry, groups=groups, kind=kind, events=events)
     order = [boundaries[at % len(boundaries)] for at in range(kills)]
     random.Random(seed).shuffle(order)
     with scene.job:
@@ -226,7 +235,7 @@ def differences_of_job(job: Job, oracle: Oracle, actual: Tables, spark: SparkSes
         found.append(f"state: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
     if late := late_timers(timers, oracle.timers):
         found.append(f"timers: none in time for {late[:_NAMED]}")
-    return found + unaccounted(actual, pending_ends(oracle))
+    return found + unaccounted(actual, pending_ends(oracle), oracle.events)
 
 
 def pending_ends(oracle: Oracle) -> list[tuple[str, int]]:

@@ -20,7 +20,7 @@ from tests.support.checkpoints import Batch, batches_of, path_of
 from tests.support.grouping import bucket_of, group_of
 from tests.support.messages import Files, Source
 from tests.support.reference import Device, Reference, SessionRow, entries_of, session_rows
-from tests.support.wire import read
+from tests.support.wire import DEFAULT, Fields, read
 
 Row = tuple[Any, ...]
 Counted = Counter[Any]
@@ -77,11 +77,12 @@ class Oracle:
     `changes` holds the changes of every micro-batch by its clock, without heartbeats. `newest_ms` is the newest clock
     of a micro-batch with changes, including heartbeats. `remembered` is the state after the last micro-batch. `files`
     holds the files that each query has read. `digest` replaces rows where they are counted: a `hash` takes a fraction
-    of the memory. `groups` is the job's `--device-groups`.
+    of the memory. `groups` is the job's `--device-groups`, `events` the content of its event map.
     """
 
     digest: Callable[[Row], Any] = tuple
     groups: int | None = None
+    events: Fields = field(default_factory=lambda: DEFAULT)
 
     tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
     changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
@@ -177,6 +178,7 @@ def build_oracle(
     groups: int | None = None,
     digest: Callable[[Row], Any] = tuple,
     former: Oracle | None = None,
+    events: Fields = DEFAULT,
 ) -> Oracle:
     """Repeat in the reference everything that a stopped job did under constant settings.
 
@@ -187,8 +189,9 @@ def build_oracle(
         groups: the job's `--device-groups`.
         digest: replaces each row where rows are counted.
         former: the oracle of the checkpoint whose sessions this one began with (`--from-sessions`); its rows are added.
+        events: the content of the job's event map.
     """
-    oracle = Oracle(digest, groups)
+    oracle = Oracle(digest, groups, events)
     source = source or Files()
     layout = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))
     reference = JobReference(rules, groups, layout["hash_key"])
@@ -211,8 +214,11 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
     for batch in batches:
         if not batch.is_committed:
             oracle.take_state_of(reference)
-        results = [read(message.stream, message.value, message.ingested_ms) for message in source.messages_of(batch)]
-        events: list[tuple[str, Event]] = [result for result in results if not isinstance(result, str)]
+        results = [
+            read(message.stream, message.value, message.ingested_ms, oracle.events)
+            for message in source.messages_of(batch)
+        ]
+        events: list[tuple[str, Event]] = [result for result in results if isinstance(result, tuple)]
         before = dict(reference.counters)
         changes = reference.micro_batch(batch.clock_ms, events)
         counted = {name: count - before[name] for name, count in reference.counters.items()}
@@ -241,7 +247,7 @@ def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
             *columns, value_bytes = astuple(message)
             row = (*columns, day(batch.clock_ms))
             messages.append(row)
-            reason = read(message.stream, message.value, message.ingested_ms)
+            reason = read(message.stream, message.value, message.ingested_ms, oracle.events)
             if isinstance(reason, str):
                 quarantined.append((*row, reason, value_bytes))
         oracle.add("raw_events", batch, messages)

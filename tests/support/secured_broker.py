@@ -22,9 +22,9 @@ from confluent_kafka.admin import (
 from cryptography.hazmat.primitives.asymmetric import padding, rsa
 from cryptography.hazmat.primitives.hashes import SHA256
 
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support.certificates import pem_authority
+from tests.support.default_streams import STREAMS
 
 KAFKA = "org.apache.kafka.common.security"
 PASSWORD, CLIENT_SECRET = "correct-horse-battery", "staple-of-the-client"

@@ -70,12 +70,12 @@ class Job:
             PinnedSettings.of(settings, str(self.location)),
             settings.rules.of_sessions,
             warm=settings.state.from_sessions,
-        )
+        ).with_events(settings.event_map, lambda _line: None)
         self.rules = checkpoint.in_force
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:
-            refuse_missing_tables(self.spark, self.location)
-        elif not settings.tables.warehouse.exists():
+            refuse_missing_tables(self.spark, self.location, checkpoint.layout.session_id_type)
+        elif not settings.tables.warehouse.exists() and not checkpoint.layout.has_text_ids:
             empty_tables(self.spark, self.location, owner=checkpoint.id)
         context = JobContext(self.spark, settings, checkpoint, self.location)
         initial_state = warm_start(context)
@@ -83,7 +83,13 @@ class Job:
             checkpoint.write()
             take_over(self.spark, self.location, checkpoint.id)
         if self.owner != checkpoint.id:  # a second check of its own tables would take seconds
-            create_tables(self.spark, self.location, owner=checkpoint.id, may_create=not checkpoint.is_used)
+            create_tables(
+                self.spark,
+                self.location,
+                owner=checkpoint.id,
+                may_create=not checkpoint.is_used,
+                session_id_type=checkpoint.layout.session_id_type,
+            )
             self.owner = checkpoint.id
         self.context, self.pipeline = context, (pipeline := Queries(context, lambda _: None, (report,), initial_state))
         with take_input(context):

@@ -11,7 +11,7 @@ from sessionization.spark.checkpoint.take_log import take_numbers
 from sessionization.spark.input import file_taker
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.taken_lines import read_taken_files
-from sessionization.streams import STREAMS
+from tests.support.default_streams import STREAMS
 
 
 @dataclass
@@ -30,7 +30,7 @@ class Source:
         return self.folder / "input_files"
 
     def restart(self) -> None:
-        self.taker = FileTaker(self.folder / "in", self.log, self.tasks)
+        self.taker = FileTaker([self.folder / "in" / stream for stream in STREAMS], self.log, self.tasks)
 
     def write(self, name: str, content: bytes | None = None, modified_s: int | None = None) -> Path:
         file = self.folder / "in" / name

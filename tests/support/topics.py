@@ -8,9 +8,9 @@ from dataclasses import dataclass, field
 from confluent_kafka import Consumer, KafkaException, TopicPartition
 from confluent_kafka.admin import AdminClient
 
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support.checkpoints import Batch, Offsets
+from tests.support.default_streams import STREAMS
 from tests.support.messages import Message
 
 _ANSWER_S = 20

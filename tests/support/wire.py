@@ -6,12 +6,28 @@ one of the two shows as a difference of tables.
 
 import json
 import re
+from collections.abc import Callable
 from datetime import UTC, datetime, timedelta, timezone
+from decimal import Decimal
+from fractions import Fraction
+from functools import partial
 from typing import Any, NoReturn
 
-from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.events import End, Event, Start
 
-STREAMS = {"pc_sessions": ("hostPcId", Platform.PC), "console_sessions": ("openPsid", Platform.CONSOLE)}
+DEFAULT: "Fields" = {
+    "streams": {
+        "pc_sessions": {"platform": "pc", "device_id": "hostPcId"},
+        "console_sessions": {"platform": "console", "device_id": "openPsid"},
+    },
+    "session_id": "appSessionId",
+    "event": "eventId",
+    "kinds": {"start": ["ApplicationSessionStart"], "end": ["ApplicationSessionEndBi"]},
+    "event_time": {"path": "timestamp", "format": "iso8601"},
+    "account_id": "psnAccountId",
+    "foreground_s": {"path": "totalFgTime", "unit": "s"},
+}
+"""The event map of that name, as the contract describes it."""
 REASONS = {
     "oversized", "malformed_json", "missing_device_id", "missing_session_id", "missing_event_time", "unknown_event",
     "event_time_in_future", "event_time_too_old", "negative_foreground",
@@ -35,49 +51,103 @@ def lines_of(content: bytes) -> list[bytes]:
     return [line for line in lines if line.strip(b" \t\r")]
 
 
-def read(  # noqa: PLR0911 - one return per row of the table
-    stream: str, value: bytes | None, ingested_ms: int
-) -> tuple[str, Event] | str:
-    """Return the device and the event, or the first reason in the contract's table that fits."""
+def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
+    stream: str, value: bytes | None, ingested_ms: int, events: Fields = DEFAULT
+) -> tuple[str, Event] | str | None:
+    """Return the device and the event, or the first reason in the contract's table that fits; None for a skipped one.
+
+    `events` is the content of an event map.
+    """
     line = value or b""
-    device_field, platform = STREAMS[stream]
-    fields = _object(line) if len(line) <= _MAX_VALUE_BYTES else None
-    device_id = _text(fields, device_field)
-    account_id = _text(fields, "psnAccountId") or None
-    session_id = _long(fields, "appSessionId")
-    at_ms = _epoch_ms(_text(fields, "timestamp") or "")
-    kind = _text(fields, "eventId")
-    foreground_s = _long(fields, "totalFgTime")
-    too_long = any(len(name) > _MAX_ID_CODE_POINTS for name in (device_id, account_id) if name)
-    if len(line) > _MAX_VALUE_BYTES or too_long:
+    if len(line) > _MAX_VALUE_BYTES:
         return "oversized"
+    fields = _object(line)
     if fields is None:
         return "malformed_json"
-    if device_id is None or not device_id.strip():
+    here = events | events["streams"][stream]
+    kind = _text(_at(fields, events["event"]))
+    starts, ends = events["kinds"]["start"], events["kinds"]["end"]
+    is_other = kind is not None and kind not in {*starts, *ends}
+    if kind in events["kinds"].get("activity", ()) or (is_other and events.get("other_events") == "skip"):
+        return None
+    as_id = _text if events == DEFAULT else _text_or_integer
+    device_id, parts = _id(fields, here["device_id"], as_id)
+    session_id: int | str | None
+    if here.get("session_id_type") == "text":
+        session_id, more = _id(fields, here["session_id"], _text_or_integer)
+        parts += more
+    else:
+        session_id = _long(_at(fields, here["session_id"]))
+    account_id = as_id(_at(fields, events.get("account_id"))) or None
+    if any(len(name) > _MAX_ID_CODE_POINTS for name in (*parts, account_id) if name):
+        return "oversized"
+    if device_id is None:
         return "missing_device_id"
     if session_id is None:
         return "missing_session_id"
+    at_ms = _TIMES[events["event_time"]["format"]](_at(fields, events["event_time"]["path"]))
     if at_ms is None:
         return "missing_event_time"
-    if kind not in {"ApplicationSessionStart", "ApplicationSessionEndBi"}:
+    if kind not in {*starts, *ends}:
         return "unknown_event"
+    platform = here["platform"]
+    if not isinstance(platform, str):
+        platform = platform["values"].get(_text(_at(fields, platform["path"])))
+        if platform is None:
+            return "unknown_platform"
     if at_ms > ingested_ms + MAX_CLOCK_SKEW_MS:
         return "event_time_in_future"
     if at_ms < ingested_ms - MAX_EVENT_AGE_MS:
         return "event_time_too_old"
-    if kind == "ApplicationSessionStart":
+    if kind in starts:
         return device_id, Start(session_id, at_ms, platform, ingested_ms, account_id)
+    foreground = events.get("foreground_s") or {"path": None, "unit": "s"}
+    foreground_s = _long(_at(fields, foreground["path"]))
     if foreground_s is not None and foreground_s < 0:
         return "negative_foreground"
+    if foreground_s is not None and foreground["unit"] == "ms":
+        foreground_s //= 1_000
     return device_id, End(session_id, at_ms, platform, ingested_ms, account_id, foreground_s)
+
+
+def _at(fields: Fields, path: str | None) -> Any:
+    """The value at a path; None where there is none."""
+    value: Any = fields
+    for quoted, plain in re.findall(r'"([^"]+)"|([^.]+)', path or ""):
+        value = value.get(quoted or plain) if isinstance(value, dict) else None
+    return None if path is None else value
+
+
+def _id(
+    fields: Fields, paths: str | list[str], read_part: Callable[[Any], str | None]
+) -> tuple[str | None, list[str | None]]:
+    """An id, None where it is missing, and all that must not be too long: its parts and itself."""
+    parts = [read_part(_at(fields, path)) for path in ([paths] if isinstance(paths, str) else paths)]
+    present = [part for part in parts if part is not None and part.strip()]
+    found = None
+    if len(present) == len(parts):
+        found = ":".join(map(_escaped, present)) if len(parts) > 1 else present[0]
+    return found, [*parts, found]
+
+
+def _escaped(part: str) -> str:
+    return re.sub(r"([\\:])", r"\\\1", part)
 
 
 def _object(line: bytes) -> Fields | None:
     try:
-        value = json.loads(line.decode("utf-8"), parse_constant=_refuse)
+        value = json.loads(line.decode("utf-8"), parse_constant=_refuse, parse_float=_number)
     except (ValueError, RecursionError):
         return None
     return value if isinstance(value, dict) and _nesting(value) <= _MAX_NESTING else None
+
+
+class _Decimal(Decimal):
+    """A number with a fraction and without an exponent."""
+
+
+def _number(text: str) -> float | Decimal:
+    return float(text) if "e" in text.lower() else _Decimal(text)
 
 
 def _refuse(constant: str) -> NoReturn:
@@ -94,17 +164,22 @@ def _nesting(value: Fields) -> int:
     return depth
 
 
-def _text(fields: Fields | None, name: str) -> str | None:
-    value = (fields or {}).get(name)
+def _text(value: Any) -> str | None:
     return value if isinstance(value, str) and not any("\ud800" <= c <= "\udfff" for c in value) else None
 
 
-def _long(fields: Fields | None, name: str) -> int | None:
-    value = (fields or {}).get(name)
+def _text_or_integer(value: Any) -> str | None:
+    return _text(value) if isinstance(value, str) else None if _long(value) is None else str(value)
+
+
+def _long(value: Any) -> int | None:
     return value if type(value) is int and -(2**63) <= value < 2**63 else None
 
 
-def _epoch_ms(text: str) -> int | None:
+def _iso8601(value: Any, *, basic: bool = False) -> int | None:
+    text = _text(value) or ""
+    if basic:  # both offsets are other spellings of the usual one
+        text = re.sub(r"(T.*[+-]\d\d)(\d\d)?$", lambda found: f"{found[1]}:{found[2] or '00'}", text, flags=re.ASCII)
     match = _TIME.fullmatch(text)
     if match is None:
         return None
@@ -117,3 +192,17 @@ def _epoch_ms(text: str) -> int | None:
     except ValueError:
         return None
     return (at - _EPOCH) // timedelta(seconds=1) * 1_000 + int(f"{digits or ''}000"[:3])
+
+
+def _epoch_s(value: Any) -> int | None:
+    if isinstance(value, _Decimal):
+        return int(Fraction(value) * 1_000)  # which cuts
+    return None if type(value) is not int else value * 1_000
+
+
+_TIMES = {
+    "iso8601": _iso8601,
+    "iso8601_basic_offset": partial(_iso8601, basic=True),
+    "epoch_ms": _long,
+    "epoch_s": _epoch_s,
+}

@@ -7,8 +7,6 @@ from typing import Any
 import pytest
 
 from sessionization.core.events import Change, End, Event, Platform, Start, _sort_key
-from sessionization.ops import account_search
-from sessionization.spark.input import parse
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.replay import archived_events
 from sessionization.spark.tables import rollup
@@ -33,10 +31,6 @@ def test_the_timeline_shows_every_column_that_a_reader_needs() -> None:
     shown = read_statement("views", "device_timeline").split("FROM (")[0]
     missing = [name for name in NAMES if not re.search(rf"\b{name}\b", shown)]
     assert missing == ["ingested_at", "change_date"]
-
-
-def test_the_erasure_knows_every_field_of_a_message() -> None:
-    assert set(re.findall(r"\w+", account_search._OTHER_KEYS)) == set(parse._WIRE_FIELDS) - {"psnAccountId"}
 
 
 def test_the_replay_returns_every_column_that_a_row_of_sessions_comes_from() -> None:

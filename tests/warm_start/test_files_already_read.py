@@ -16,6 +16,7 @@ from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS
 from sessionization.spark.warm_start import read_position
+from tests.support.default_streams import STREAMS
 from tests.support.stream_job import message
 from tests.support.warehouse import empty_tables
 
@@ -44,8 +45,8 @@ def read_files(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) ->
         (folder / "pc_sessions" / name).write_text(json.dumps(message(1, "Start")) + "\n")
     location = TableLocation(folder / "warehouse")
     empty_tables(spark, location, owner="ours")
-    FileTaker(folder, folder / "takes", 2).take()
-    rows = source.file_messages(spark, folder, folder / "takes").drop("value_bytes")
+    FileTaker([folder / stream for stream in STREAMS], folder / "takes", 2).take()
+    rows = source.file_messages(spark, folder, STREAMS, folder / "takes").drop("value_bytes")
     append = rows.writeStream.foreachBatch(lambda batch, _: location.append(batch, RAW_EVENTS))
     query = append.option("checkpointLocation", str(folder / "checkpoint")).trigger(availableNow=True).start()
     query.awaitTermination()
@@ -56,7 +57,7 @@ def test_the_input_files_are_those_that_the_engine_reads(
     spark: SparkSession, read_files: tuple[Path, TableLocation]
 ) -> None:
     folder, location = read_files
-    assert {file.name for file in source.input_files(folder)} == set(ODD_NAMES)
+    assert {file.name for file in source.input_files(folder, STREAMS)} == set(ODD_NAMES)
     assert location.read(spark.read, RAW_EVENTS).select("file").distinct().count() == len(ODD_NAMES)
 
 
@@ -87,7 +88,7 @@ def test_the_files_that_were_read_are_recognised_whatever_their_names(
     shutil.copytree(folder / "pc_sessions", copy)
     for name in SIMILAR_NAMES:
         (copy / name).touch()
-    files = list(source.input_files(tmp_path / "copied"))
+    files = list(source.input_files(tmp_path / "copied", STREAMS))
     assert {file.name for file in files} == {*ODD_NAMES, *SIMILAR_NAMES}
     found = read_position._files_already_read(spark, files, location)
     assert sorted(found) == sorted(str(copy / name) for name in ODD_NAMES)
@@ -98,10 +99,10 @@ def test_a_file_that_was_read_is_refused_and_a_new_one_is_not(
 ) -> None:
     folder, location = read_files
     with only_file(folder, ODD_NAMES[1]) as file, pytest.raises(ConfigurationError) as error:
-        read_position.refuse_files_already_read(spark, folder, location)
+        read_position.refuse_files_already_read(spark, folder, STREAMS, location)
     assert f"holds 1 files whose messages the tables have ({file}): move them away" in str(error.value)
     with only_file(folder, SIMILAR_NAMES[0]):
-        read_position.refuse_files_already_read(spark, folder, location)
+        read_position.refuse_files_already_read(spark, folder, STREAMS, location)
 
 
 def test_a_file_older_than_the_oldest_row_of_raw_events_is_refused(
@@ -111,10 +112,10 @@ def test_a_file_older_than_the_oldest_row_of_raw_events_is_refused(
     oldest = location.read(spark.read, RAW_EVENTS).selectExpr("unix_millis(min(ingested_at))").collect()[0][0]
     with only_file(folder, "new.json") as file:
         os.utime(file, ns=(oldest * 1_000_000,) * 2)
-        read_position.refuse_files_already_read(spark, folder, location)
+        read_position.refuse_files_already_read(spark, folder, STREAMS, location)
         os.utime(file, ns=((oldest - 1) * 1_000_000,) * 2)
         with pytest.raises(
             ConfigurationError,
             match=r"holds 1 files from before .*, and raw_events shows only from then on .*new\.json",
         ):
-            read_position.refuse_files_already_read(spark, folder, location)
+            read_position.refuse_files_already_read(spark, folder, STREAMS, location)

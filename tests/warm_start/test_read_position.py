@@ -22,10 +22,10 @@ from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SES
 from sessionization.spark.warm_start import read_position
 from sessionization.spark.warm_start.initial_state import warm_start
 from sessionization.spark.warm_start.remembered_state import newest_clock_ms
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support.changes import a_change
 from tests.support.checkpoint_folder import begin_micro_batch
+from tests.support.default_streams import STREAMS
 from tests.support.delta import live_files
 from tests.support.topics import delete_records
 from tests.support.warehouse import empty_tables, frame_of

@@ -25,6 +25,7 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import initial_state, read_position
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 from tests.support.changes import NOW_MS, a_change
+from tests.support.default_streams import STREAMS
 from tests.support.settings import settings_of
 from tests.support.stream_job import Job, message
 from tests.support.waiting import wait_for
@@ -204,10 +205,10 @@ def test_a_file_older_than_the_newest_change_is_refused_if_raw_events_has_no_row
     file = tmp_path / "pc_sessions" / "1.json"
     file.parent.mkdir()
     file.touch()
-    read_position.refuse_files_already_read(spark, tmp_path, location)
+    read_position.refuse_files_already_read(spark, tmp_path, STREAMS, location)
     os.utime(file, ns=(NOW_MS * 1_000_000,) * 2)
     with pytest.raises(ConfigurationError, match="holds 1 files from before"):
-        read_position.refuse_files_already_read(spark, tmp_path, location)
+        read_position.refuse_files_already_read(spark, tmp_path, STREAMS, location)
 
 
 @pytest.mark.parametrize("kill", KILLS)

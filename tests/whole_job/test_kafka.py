@@ -10,9 +10,9 @@ from confluent_kafka import ElectionType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker, _free_ports
 from tests.support import checkpoints
+from tests.support.default_streams import STREAMS
 from tests.support.harness import differences_of_job
 from tests.support.job import Job
 from tests.support.kafka_evening import GROUPS, OPTIONS, PARTITIONS, RULES, simulator

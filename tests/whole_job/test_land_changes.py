@@ -7,9 +7,9 @@ import pytest
 
 from sessionization.core.session_state import Rules
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
-from sessionization.streams import STREAMS
 from sessionization_laptop.broker import Broker
 from tests.support import checkpoints
+from tests.support.default_streams import STREAMS
 from tests.support.job import ROOT, Job
 from tests.support.kafka_evening import PARTITIONS, simulator
 from tests.support.oracle import build_oracle

@@ -15,6 +15,8 @@ from sessionization.clock import day_start_ms, wall_clock_ms
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError, DifferenceError
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import RuleSettings
@@ -45,7 +47,7 @@ _LEAST_TASKS = 2
 
 @dataclass(frozen=True, slots=True)
 class ReplayScope:
-    """The ingest times of the messages to replay, and the rules that apply.
+    """The ingest times of the messages to replay, and the rules and the event map that apply.
 
     `from_ms` (inclusive) and `to_ms` (exclusive) bound the ingest times.
     """
@@ -55,6 +57,7 @@ class ReplayScope:
     rules: Rules
     limits: EventTimeLimits
     layout: StateLayout
+    events: EventMap
 
     @property
     def lead_ms(self) -> int:
@@ -84,10 +87,13 @@ def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     from_ms = 0 if settings.first_day is None else day_start_ms(settings.first_day)
     to_ms = now_ms if settings.last_day is None else day_start_ms(settings.last_day + timedelta(days=1))
     if settings.state.checkpoints is None:
-        return ReplayScope(from_ms, to_ms, Rules(), default_limits(), StateLayout())
+        events = settings.event_map or package_map(DEFAULT)
+        layout = StateLayout(has_text_ids=events.has_text_ids)
+        return ReplayScope(from_ms, to_ms, Rules(), default_limits(), layout, events)
     checkpoint = read_checkpoint(settings.state.checkpoints)
     limits = EventTimeLimits(checkpoint.pinned.max_clock_skew_ms, checkpoint.pinned.max_event_age_ms)
-    return ReplayScope(from_ms, to_ms, checkpoint.in_force.rules, limits, checkpoint.layout)
+    events = settings.event_map or checkpoint.events or package_map(DEFAULT)
+    return ReplayScope(from_ms, to_ms, checkpoint.in_force.rules, limits, checkpoint.layout, events)
 
 
 def backfill(settings: BackfillSettings, say: Say) -> None:
@@ -159,7 +165,8 @@ def replay_sessions(
     end = F.timestamp_millis(F.lit(scope.to_ms - 1 - (scope.to_ms - 1) % DAY_MS + DAY_MS))
     raw = location.read(spark.read, RAW_EVENTS).where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
     partitions = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    changes = replayed_changes(read_events(raw, scope.limits), clock, scope.rules, scope.layout, partitions)
+    events = read_events(raw, scope.limits, scope.events)
+    changes = replayed_changes(events, clock, scope.rules, scope.layout, partitions)
     return rollup.fold_by_session(changes).where(F.col("updated_at") >= F.timestamp_millis(F.lit(scope.from_ms)))
 
 

@@ -6,12 +6,12 @@ from typing import Self
 from pydantic import Field, model_validator
 from pydantic.config import JsonDict
 
-from sessionization.settings.state_settings import CheckpointSettings
+from sessionization.settings.state_settings import ArchiveSettings
 
 _DAY_METAVAR: JsonDict = {"metavar": "YYYY-MM-DD"}
 
 
-class BackfillSettings(CheckpointSettings):
+class BackfillSettings(ArchiveSettings):
     """Compute the sessions of some days again, from the archived messages in `raw_events`.
 
     The rows replace the table `sessions_backfill`. With --merge they are folded into `sessions` instead, and with

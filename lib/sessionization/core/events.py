@@ -8,9 +8,12 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import NamedTuple
 
+SessionId = int | str
+"""All ids of a job are of one type, which orders them; text by code points."""
+
 
 class Platform(StrEnum):
-    """The stream that an event came from."""
+    """The platforms of the event map `default`. A map may name any others."""
 
     PC = "pc"
     CONSOLE = "console"
@@ -49,9 +52,9 @@ class EndReason(StrEnum):
 class Start:
     """A device reports that a session started at `at_ms` (event time)."""
 
-    session_id: int
+    session_id: SessionId
     at_ms: int
-    platform: Platform
+    platform: str
     ingested_ms: int
     account_id: str | None = None
 
@@ -60,9 +63,9 @@ class Start:
 class End:
     """A device reports that a session ended at `at_ms` (event time), after `foreground_s` seconds in the foreground."""
 
-    session_id: int
+    session_id: SessionId
     at_ms: int
-    platform: Platform
+    platform: str
     ingested_ms: int
     account_id: str | None = None
     foreground_s: int | None = None
@@ -82,9 +85,9 @@ class Change(NamedTuple):
     `event_ms` and `ingested_ms` come from the event that was being applied; None where a timer was the cause.
     """
 
-    session_id: int
+    session_id: SessionId
     account_id: str | None
-    platform: Platform
+    platform: str
     kind: ChangeKind
     processed_ms: int
     started_ms: int | None

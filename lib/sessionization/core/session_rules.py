@@ -8,7 +8,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Start, sort_events
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, SessionId, Start, sort_events
 from sessionization.core.heartbeat_grid import Firing
 from sessionization.core.session_state import (
     Closed,
@@ -41,9 +41,9 @@ class Outcome:
     happened. `updated` has the entries that differ from those before, None for one that was forgotten.
     """
 
-    sessions: dict[int, SessionState]
+    sessions: dict[SessionId, SessionState]
     changes: list[Change]
-    updated: dict[int, SessionState | None]
+    updated: dict[SessionId, SessionState | None]
     tally: Tally
 
 
@@ -75,7 +75,7 @@ class _Place(NamedTuple):
     """A session's place in the order of a device's sessions."""
 
     started_ms: int
-    session_id: int
+    session_id: SessionId
 
 
 class _Device:
@@ -84,7 +84,7 @@ class _Device:
     def __init__(self, sessions: Sessions, now_ms: int) -> None:
         self._before = sessions
         self._sessions = dict(sessions)
-        self._updated: dict[int, SessionState | None] = {}
+        self._updated: dict[SessionId, SessionState | None] = {}
         self._changes: list[Change] = []
         self._tally = Tally()
         self._event: Event | None = None
@@ -206,7 +206,7 @@ class _Device:
         self._tally.evicted += 1
 
     def _close(
-        self, session_id: int, live: Live, at_ms: int, reason: EndReason, foreground_s: int | None = None
+        self, session_id: SessionId, live: Live, at_ms: int, reason: EndReason, foreground_s: int | None = None
     ) -> None:
         """End a session for the first time, at `at_ms` clamped."""
         closed = Closed(
@@ -222,7 +222,7 @@ class _Device:
         )
         self._put_ended(session_id, closed)
 
-    def _beat(self, session_id: int, live: Live, firing: Firing) -> None:
+    def _beat(self, session_id: SessionId, live: Live, firing: Firing) -> None:
         """T2: emit the newest due heartbeat of a live session, if one is due and was not emitted yet."""
         [beat] = beats = firing.beats([live.opened_ms])
         if beat:
@@ -238,7 +238,7 @@ class _Device:
                 due_ms=firing.due_ms,
             )
 
-    def _forget(self, session_id: int, entry: Closed | PendingEnd) -> None:
+    def _forget(self, session_id: SessionId, entry: Closed | PendingEnd) -> None:
         """Remove an entry; emit a pending End as an orphan, so that it is not lost."""
         del self._sessions[session_id]
         if session_id in self._before:
@@ -256,7 +256,7 @@ class _Device:
                 foreground_s=entry.foreground_s,
             )
 
-    def _live(self) -> tuple[int, Live] | None:
+    def _live(self) -> tuple[SessionId, Live] | None:
         """Return the id and the entry of the device's live session, None without one."""
         for session_id, entry in self._sessions.items():
             if isinstance(entry, Live):
@@ -284,10 +284,10 @@ class _Device:
             (entry.closing_order for entry in self._sessions.values() if not isinstance(entry, Live)), default=-1
         )
 
-    def _put(self, session_id: int, entry: SessionState) -> None:
+    def _put(self, session_id: SessionId, entry: SessionState) -> None:
         self._sessions[session_id] = self._updated[session_id] = entry
 
-    def _put_ended(self, session_id: int, closed: Closed) -> None:
+    def _put_ended(self, session_id: SessionId, closed: Closed) -> None:
         self._put(session_id, closed)
         self._emit(
             ChangeKind.ENDED,
@@ -301,11 +301,11 @@ class _Device:
             foreground_s=closed.foreground_s,
         )
 
-    def _emit_started(self, session_id: int, live: Live) -> None:
+    def _emit_started(self, session_id: SessionId, live: Live) -> None:
         self._emit(ChangeKind.STARTED, session_id, live, live.started_ms, duration_ms=0)
 
     def _emit(
-        self, kind: ChangeKind, session_id: int, entry: SessionState, started_ms: int | None, **fields: Any
+        self, kind: ChangeKind, session_id: SessionId, entry: SessionState, started_ms: int | None, **fields: Any
     ) -> None:
         """Emit a change with what every change says: whose it is, when, and the event that was being applied."""
         event = self._event
@@ -324,5 +324,5 @@ class _Device:
         )
 
 
-def _place_of(session_id: int, entry: Live | Closed) -> _Place:
+def _place_of(session_id: SessionId, entry: Live | Closed) -> _Place:
     return _Place(entry.started_ms, session_id)

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sessionization.core.events import EndReason, Platform
+from sessionization.core.events import EndReason, SessionId
 from sessionization.core.heartbeat_grid import Grid
 
 
@@ -54,7 +54,7 @@ class Live:
     started_ms: int
     opened_ms: int
     account_id: str | None
-    platform: Platform
+    platform: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,7 +71,7 @@ class Closed:
     revision: int
     foreground_s: int | None
     account_id: str | None
-    platform: Platform
+    platform: str
     closed_ms: int
     closing_order: int
 
@@ -83,13 +83,13 @@ class PendingEnd:
     at_ms: int
     foreground_s: int | None
     account_id: str | None
-    platform: Platform
+    platform: str
     seen_ms: int
     closing_order: int
 
 
 SessionState = Live | Closed | PendingEnd
-Sessions = Mapping[int, SessionState]
+Sessions = Mapping[SessionId, SessionState]
 
 
 class Expiry(NamedTuple):

@@ -1,6 +1,6 @@
 """The files of the input: takes them, and names those that are not read or that may have ended the engine."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -15,7 +15,6 @@ from sessionization.spark.engine.session import cores_of
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.stream_folders import printable
 from sessionization.spark.job_context import JobContext
-from sessionization.streams import STREAMS
 
 _MOST_NAMES = 3
 
@@ -28,8 +27,9 @@ def take_input(context: JobContext) -> Iterator[Callable[[], None]]:
     Raises `CheckpointError` where the checkpoint's log of files cannot be read.
     """
     settings, checkpoint = context.settings, context.checkpoint
+    streams = settings.event_map.stream_names
     if not isinstance(settings.input_folder, Path):
-        yield watch_input(settings.input_folder, dict, context.say)
+        yield watch_input(settings.input_folder, streams, dict, context.say)
         return
     log_folder = checkpoint.folder / TAKES_FOLDER
     if checkpoint.is_used and not log_folder.is_dir():
@@ -39,8 +39,9 @@ def take_input(context: JobContext) -> Iterator[Callable[[], None]]:
         )
         raise CheckpointError(msg)
     queries = [checkpoint.folder / name for name in (SESSIONIZE, ARCHIVE)]
-    taker = FileTaker(settings.input_folder, log_folder, cores_of(context.spark) or 1, queries, context.check_lease)
-    print_unread = watch_input(settings.input_folder, lambda: taker.unread, context.say)
+    folders = [settings.input_folder / stream for stream in streams]
+    taker = FileTaker(folders, log_folder, cores_of(context.spark) or 1, queries, context.check_lease)
+    print_unread = watch_input(settings.input_folder, streams, lambda: taker.unread, context.say)
 
     def check() -> None:
         taker.check()
@@ -50,7 +51,9 @@ def take_input(context: JobContext) -> Iterator[Callable[[], None]]:
         yield check
 
 
-def watch_input(folder: AnyPath | None, unread: Callable[[], dict[str, str]], say: Say) -> Callable[[], None]:
+def watch_input(
+    folder: AnyPath | None, streams: Sequence[str], unread: Callable[[], dict[str, str]], say: Say
+) -> Callable[[], None]:
     """A check that prints what of an input folder is not read: stream folders that have disappeared, and files.
 
     A missing folder is an absence of events, and sessions then time out. A kind of files that are not read (`unread`,
@@ -62,7 +65,7 @@ def watch_input(folder: AnyPath | None, unread: Callable[[], dict[str, str]], sa
     def check() -> None:
         if folder is None:
             return
-        present = {stream for stream in STREAMS if is_reachable_folder(folder / stream)}
+        present = {stream for stream in streams if is_reachable_folder(folder / stream)}
         seen.update(present)
         if gone := ", ".join(sorted(seen - present)):
             say(f"--input {folder}: {gone} has disappeared, so no event of it is read; is a mount gone? bring it back")

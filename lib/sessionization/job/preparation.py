@@ -2,7 +2,7 @@
 
 import contextlib
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import replace
 
@@ -26,7 +26,13 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY, newest_appended_batch
 from sessionization.spark.tables import views
-from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, store_heartbeat, take_over
+from sessionization.spark.tables.creation import (
+    create_tables,
+    fit_to_events,
+    refuse_missing_tables,
+    store_heartbeat,
+    take_over,
+)
 from sessionization.spark.tables.lease import MAINTENANCE_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
@@ -36,7 +42,7 @@ from sessionization.spark.warm_start.initial_state import InitialState, warm_sta
 def check_folders(settings: SessionizeSettings) -> None:
     """Raises `ConfigurationError` where `--input` cannot be read or `--warehouse` cannot be written."""
     if settings.input_folder is not None:
-        refuse_unreadable_input(settings.input_folder)
+        refuse_unreadable_input(settings.input_folder, settings.event_map.stream_names)
     if isinstance(settings.tables, FolderTables):
         warehouse = settings.tables.warehouse
         try:
@@ -47,14 +53,14 @@ def check_folders(settings: SessionizeSettings) -> None:
             raise ConfigurationError(msg) from error
 
 
-def refuse_unreadable_input(folder: AnyPath) -> None:
+def refuse_unreadable_input(folder: AnyPath, streams: Sequence[str]) -> None:
     """Raises `ConfigurationError` where the folder of `--input` cannot be listed."""
     try:
         refuse_unreadable(folder)
     except OSError as error:
         msg = (
             f"--input {folder} cannot be read ({error.strerror}): "
-            "create it, or name the folder that holds pc_sessions and console_sessions"
+            f"create it, or name the folder that holds {' and '.join(streams)}"
         )
         raise ConfigurationError(msg) from error
 
@@ -66,7 +72,7 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation, s
         PinnedSettings.of(settings, str(location)),
         settings.rules.of_sessions,
         warm=settings.state.from_sessions,
-    )
+    ).with_events(settings.event_map, say)
     say(f"starting; tables in {location}, checkpoints in {checkpoint.folder}, state {checkpoint.layout}")
     if settings.input_folder is not None:
         name_interrupted_files(checkpoint.folder, say)
@@ -106,10 +112,13 @@ def _open_tables(
     The take-over comes last, so that a refused start changes nothing.
     """
     spark, checkpoint, location = context.spark, context.checkpoint, context.location
+    session_id_type = checkpoint.layout.session_id_type
     if checkpoint.is_taking_over:
-        refuse_missing_tables(spark, location)
+        refuse_missing_tables(spark, location, session_id_type)
     else:
-        create_tables(spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used)
+        create_tables(
+            spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used, session_id_type=session_id_type
+        )
         checkpoint.restore_layout_file()
     with ThreadPoolExecutor() as pool:
         opening = pool.submit(ProgressLog, context)
@@ -129,6 +138,7 @@ def _open_tables(
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False)
         checkpoint.restore_layout_file()
+    fit_to_events(spark, location, context.settings.event_map)
     store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)
     if location.warehouse is None:
         views.create_views(spark, location)

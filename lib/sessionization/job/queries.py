@@ -153,6 +153,8 @@ def _shorten_log_of_files(context: JobContext, name: str) -> None:
         if isinstance(folder, Path):
             forget_merged_takes(query)
         else:
-            forget_deleted_files(query, set(input_files(folder)), wall_clock_ms())
+            forget_deleted_files(
+                query, set(input_files(folder, context.settings.event_map.stream_names)), wall_clock_ms()
+            )
     except (CheckpointError, OSError) as error:
         context.say(f"query {name}: its log of files was not shortened: {error}")

@@ -8,7 +8,7 @@ from sessionization.say import Say
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.output.progress import BatchProgress
 
-_COUNTS = ("quarantined", "started", "heartbeats", "ended", "duplicate_start", "duplicate_end")
+_COUNTS = ("quarantined", "skipped", "started", "heartbeats", "ended", "duplicate_start", "duplicate_end")
 
 
 class RunningTotals:
@@ -43,6 +43,8 @@ def progress_line(totals: Counter[str], last: dict[str, BatchProgress]) -> str:
         f"{totals['events']:,} events in",
         *(f"{totals[name]:,} {name}" for name in ("started", "heartbeats", "ended", "repeated", "quarantined")),
     ]
+    if totals["skipped"]:
+        parts.append(f"{totals['skipped']:,} skipped")
     if newest is not None:
         age_s = max(0, wall_clock_ms() - newest.processed_ms - newest.batch_ms) // 1000
         parts.append(f"micro-batch {newest.batch_id} took {newest.batch_ms:,} ms, {age_s:,} s ago")
@@ -56,9 +58,10 @@ def summary_lines(seconds: float, totals: Counter[str], live: int | None) -> lis
 
     Two queries read the messages, so one may have read more than the other.
     """
+    skipped = f", skipped {totals['skipped']:,}" if totals["skipped"] else ""
     return [
         f"ran {seconds:,.0f} s",
-        f"archived         {totals['messages']:,} messages, of which quarantined {totals['quarantined']:,}",
+        f"archived         {totals['messages']:,} messages, of which quarantined {totals['quarantined']:,}{skipped}",
         f"sessionized      {totals['events']:,} events, of which repeated {totals['repeated']:,}"
         f" ({totals['duplicate_start']:,} Starts, {totals['duplicate_end']:,} Ends)",
         f"changes out      {totals['started']:,} started, {totals['heartbeats']:,} heartbeats,"

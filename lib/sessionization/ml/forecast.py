@@ -244,7 +244,8 @@ def write(rows: DataFrame, settings: ForecastSettings) -> None:
     """Replace the rows of `session_predictions` in one commit; create the table if it is missing."""
     spark, location = rows.sparkSession, TableLocation.of(settings.tables)
     if not location.exists(spark, SESSION_PREDICTIONS):
-        create_table(spark, location, SESSION_PREDICTIONS, "no checkpoint")
+        session_id_type = rows.schema["session_id"].dataType.simpleString()
+        create_table(spark, location, SESSION_PREDICTIONS, "no checkpoint", session_id_type)
     location.replace_rows(rows, SESSION_PREDICTIONS)
 
 

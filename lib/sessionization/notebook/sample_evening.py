@@ -17,7 +17,9 @@ from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.notebook.tour import replay_devices
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
@@ -59,10 +61,10 @@ def open_sample(spark: SparkSession) -> str:
     sample = read_sample()
     rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
     schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    messages = parse(spark.createDataFrame(rows, schema), default_limits())
+    messages = parse(spark.createDataFrame(rows, schema), default_limits(), package_map(DEFAULT))
     events: defaultdict[str, list[Event]] = defaultdict(list)
     for row in valid_events(messages).select(pack_event().alias("event")).collect():
-        device_id, event = unpack_event(row.event)
+        device_id, event = unpack_event(row.event, StateLayout())
         events[device_id].append(event)
     until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
     changes = replay_devices(events, RULES, until_ms)

@@ -18,9 +18,10 @@ from sessionization.clock import utc, wall_clock_ms
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import write_atomically
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.input.parse import END_EVENT, START_EVENT, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import last_engine_progress
@@ -28,7 +29,6 @@ from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.pipeline import session_changes
 from sessionization.spark.replay.device_replay import replay
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
-from sessionization.streams import CONSOLE_STREAM, PC_STREAM, STREAMS
 
 RULES: Final = Rules(heartbeat_ms=4_000, session_timeout_ms=12_000, late_retention_ms=6_000)
 """Rules short enough that everything happens while a person watches."""
@@ -36,6 +36,8 @@ _CORE_ZERO_MS, _CORE_MS = 1_800_000_000_000, 24_000
 """The start of the tour through the core, and how long it lasts: until no session is live and no End waits."""
 _LONGEST_MS, _SESSIONS = 180_000, 6
 _LIMITS = EventTimeLimits(600_000, 600_000)
+_MAP = package_map(DEFAULT)
+_PC_STREAM, _CONSOLE_STREAM = _MAP.stream_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,13 +53,13 @@ class Message:
     @property
     def stream(self) -> str:
         """The folder or topic that the message belongs to."""
-        return PC_STREAM if self.platform is Platform.PC else CONSOLE_STREAM
+        return _PC_STREAM if self.platform is Platform.PC else _CONSOLE_STREAM
 
     def line(self) -> str:
         """Format the message as a line of JSON."""
         fields = {
             "appSessionId": self.session_id,
-            "eventId": START_EVENT if self.is_start else END_EVENT,
+            "eventId": (_MAP.kinds.start if self.is_start else _MAP.kinds.end)[0],
             "hostPcId" if self.platform is Platform.PC else "openPsid": self.device_id,
             "timestamp": utc(self.at_ms).isoformat(timespec="milliseconds"),
         }
@@ -117,14 +119,14 @@ def through_operator(spark: SparkSession, folder: Path) -> tuple[pd.DataFrame, p
     Raises `StreamingQueryException` where the query fails.
     """
     folder = folder.absolute() / f"tour-{uuid4().hex[:8]}"
-    for stream in STREAMS:
+    for stream in _MAP.stream_names:
         (folder / stream).mkdir(parents=True)
     messages = spark.readStream.text(f"{glob_escaped(folder)}/*_sessions").selectExpr(
         "regexp_extract(_metadata.file_path, '([a-z_]+)/[^/]+$', 1) AS stream",
         "_metadata.file_modification_time AS ingested_at",
         "CAST(value AS binary) AS value",
     )
-    events = valid_events(parse(messages, _LIMITS))
+    events = valid_events(parse(messages, _LIMITS, _MAP))
     changes: list[dict[Any, Any]] = []
 
     def collect(batch: DataFrame, _batch_id: int) -> None:

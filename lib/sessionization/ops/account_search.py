@@ -6,17 +6,20 @@ Python. It compares code points: a name in another Unicode normalisation is anot
 
 import re
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from decimal import Decimal
 from functools import reduce
+from typing import Self
 
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from sessionization.event_map.field_path import names_of
+from sessionization.event_map.model import EventMap
+
 _SHORT_ESCAPES = {'"': '"', "\\": "\\", "/": "/", "\b": "b", "\f": "f", "\n": "n", "\r": "r", "\t": "t"}
 _WHOLE_NUMBER = re.compile(r"0|-?[1-9][0-9]{0,27}")
 _DECIMAL = "decimal(38,9)"
-_ACCOUNT_KEY = "psnAccountId"
-_OTHER_KEYS = "(?:hostPcId|openPsid|eventId|timestamp|appSessionId|totalFgTime)"
 _LONGEST_GAP = 16
 _GAP = rf"\s{{0,{_LONGEST_GAP}}}"
 # A character that continues a name in malformed JSON: a letter, a digit, or an escaped one. \u0000 to \u002f do not.
@@ -25,45 +28,61 @@ _BEFORE = rf"(?:(?<!{_NAME_CHARACTER})|(?<=\\[bfnrt])|(?<=\\u00[012][0-9a-fA-F])
 _AFTER = rf"(?!{_NAME_CHARACTER}|\\u(?!00[012])[0-9a-fA-F]{{4}})"
 
 
-def json_names_account(text: Column, accounts: Iterable[str]) -> Column:
-    """Whether a well-formed message has an account as a text, or as the number `psnAccountId`.
+@dataclass(frozen=True, slots=True)
+class Keys:
+    """Names of fields: that of the account, if there is one, and a pattern of those of the others."""
+
+    account: str | None
+    others: str
+
+    @classmethod
+    def of(cls, events: EventMap) -> Self:
+        account = None if events.account_id is None else names_of(events.account_id)[-1]
+        others = dict.fromkeys(path[-1] for path in events.paths() if path[-1] != account)
+        return cls(account, f"(?:{'|'.join(''.join(map(_literal_pattern, name)) for name in others)})")
+
+
+def json_names_account(text: Column, accounts: Iterable[str], keys: Keys) -> Column:
+    """Whether a well-formed message has an account as a text, or as a number in the field of the account.
 
     An account inside a longer text does not count. Nor does a field's name, or the value of another known field. So
     messages of other accounts are not deleted.
     """
-    return _any(F.rlike(text, F.lit(_quoted_pattern(account))) | _is_number(text, account) for account in accounts)
+    return _any(
+        F.rlike(text, F.lit(_quoted_pattern(account, keys))) | _is_number(text, account, keys) for account in accounts
+    )
 
 
-def malformed_text_names_account(value: Column, accounts: Sequence[str]) -> Column:
-    """Whether a malformed message has an account as a whole word (UTF-8, Latin-1), or as the number `psnAccountId`."""
+def malformed_text_names_account(value: Column, accounts: Sequence[str], keys: Keys) -> Column:
+    """Whether a malformed message has an account as a whole word (UTF-8, Latin-1), or as a number in its field."""
     texts = (value.cast("string"), F.decode(value, "ISO-8859-1"))
-    words = (F.rlike(text, F.lit(_word_pattern(account))) for text in texts for account in accounts)
-    return _any(words) | _any(_is_number(texts[0], account) for account in accounts)
+    words = (F.rlike(text, F.lit(_word_pattern(account, keys))) for text in texts for account in accounts)
+    return _any(words) | _any(_is_number(texts[0], account, keys) for account in accounts)
 
 
 def _any(conditions: Iterable[Column]) -> Column:
     return reduce(Column.__or__, conditions, F.lit(False))
 
 
-def _quoted_pattern(account: str) -> str:
+def _quoted_pattern(account: str, keys: Keys) -> str:
     # Check the surroundings of the quotes: a closing quote and the next opening quote do not enclose a text.
     name = f'"{_text_pattern(account)}"'
-    return rf'(?<![^\s:,\[]){name}(?=\s*[,}}\]])(?<!"{_OTHER_KEYS}"{_GAP}:{_GAP}{name})'
+    return rf'(?<![^\s:,\[]){name}(?=\s*[,}}\]])(?<!"{keys.others}"{_GAP}:{_GAP}{name})'
 
 
-def _word_pattern(account: str) -> str:
+def _word_pattern(account: str, keys: Keys) -> str:
     name = _text_pattern(account, is_broken=True)
-    other_value = rf"""{_OTHER_KEYS}\\?["']?{_GAP}:{_GAP}\\?["']?"""
+    other_value = rf"""{keys.others}\\?["']?{_GAP}:{_GAP}\\?["']?"""
     return rf'{_BEFORE}{name}{_AFTER}(?!"\s*:)(?<!{other_value}{name})'
 
 
-def _is_number(text: Column, account: str) -> Column:
-    """Whether the account is the unquoted number `psnAccountId`, also in another notation of the same whole number."""
-    if _WHOLE_NUMBER.fullmatch(account) is None:
+def _is_number(text: Column, account: str, keys: Keys) -> Column:
+    """Whether the account is an unquoted number in its field, also in another notation of the same whole number."""
+    if keys.account is None or _WHOLE_NUMBER.fullmatch(account) is None:
         return F.lit(False)
     # A longer exponent than two digits would take for ever to convert, and no account that can be given needs one.
     digits = r"-?[0-9]+(?:\.[0-9]+)?(?:[eE][+\-]?0*[0-9]{1,2})?"
-    number = rf"""{_BEFORE}{_text_pattern(_ACCOUNT_KEY)}\\?["']?\s*:\s*({digits}){_AFTER}"""
+    number = rf"""{_BEFORE}{_text_pattern(keys.account)}\\?["']?\s*:\s*({digits}){_AFTER}"""
     value = F.lit(Decimal(account)).cast(_DECIMAL)
     return F.exists(
         F.regexp_extract_all(text, F.lit(number), F.lit(1)), lambda number_text: number_text.try_cast(_DECIMAL) == value

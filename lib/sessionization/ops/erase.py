@@ -11,13 +11,15 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
-from sessionization.ops.account_search import json_names_account, malformed_text_names_account
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, package_map
+from sessionization.ops.account_search import Keys, json_names_account, malformed_text_names_account
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import refuse_backlog
-from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
 from sessionization.spark.input.parse import EventTimeLimits, parse
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
@@ -88,7 +90,9 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
         receipt = Receipt(_iso(wall_clock_ms()))
         with explain_conflict("a table"):
             account_sessions = _find_sessions(spark, location, accounts)
-            _Erasure(spark, location, receipt, say, check_leases).erase(accounts, account_sessions)
+            _Erasure(spark, location, _event_map(settings), receipt, say, check_leases).erase(
+                accounts, account_sessions
+            )
         if settings.state.checkpoints is not None and (settings.state.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.state.checkpoints).sessions()
             receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
@@ -110,7 +114,7 @@ def _find_sessions(spark: SparkSession, location: TableLocation, accounts: list[
     account = F.coalesce("_first_start.account_id", "_shown_end.account_id")
     keys = sessions.where(F.col("account_id").isin(accounts)).select(key).collect()
     keys += folded.where(account.isin(accounts)).select(key).collect()
-    return spark.createDataFrame(keys, "device_id string, session_id bigint")
+    return spark.createDataFrame(keys, f"device_id string, session_id {location.session_id_type(spark)}")
 
 
 def _rows_of_accounts(
@@ -130,6 +134,7 @@ class _Erasure:
 
     spark: SparkSession
     location: TableLocation
+    events: EventMap
     receipt: Receipt
     say: Say
     check_leases: Callable[[], None]
@@ -145,7 +150,7 @@ class _Erasure:
         location = self.location
         named = self.spark.createDataFrame([(account,) for account in accounts], "account_id string")
         for table in _MESSAGE_TABLES:
-            messages = _messages(location.read(self.spark.read, table), accounts, account_sessions)
+            messages = _messages(location.read(self.spark.read, table), accounts, account_sessions, self.events)
             change = "UPDATE SET value = NULL" if table is RAW_EVENTS else "DELETE"
             self._count(table, self._merge(table, messages, _equal(_MESSAGE_COLUMNS), change))
         optional = [table for table in (BACKFILL, SESSION_PREDICTIONS) if location.exists(self.spark, table)]
@@ -201,13 +206,19 @@ class _Erasure:
         return count
 
 
-def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFrame) -> DataFrame:
+def _event_map(settings: EraseSettings) -> EventMap:
+    checkpoints = settings.state.checkpoints
+    remembered = None if checkpoints is None else read_checkpoint(checkpoints).events
+    return settings.event_map or remembered or package_map(DEFAULT)
+
+
+def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFrame, events: EventMap) -> DataFrame:
     """The messages that name an account, in JSON or malformed text, and its sessions' messages without an account."""
-    parsed = parse(messages.select("stream", *_MESSAGE_COLUMNS), _NO_LIMITS)
+    parsed = parse(messages.select("stream", *_MESSAGE_COLUMNS), _NO_LIMITS, events)
     is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE_REASONS), F.lit(False))
-    value = F.col("value")
-    names = F.when(is_readable, json_names_account(value.cast("string"), accounts)).otherwise(
-        malformed_text_names_account(value, accounts)
+    value, keys = F.col("value"), Keys.of(events)
+    names = F.when(is_readable, json_names_account(value.cast("string"), accounts, keys)).otherwise(
+        malformed_text_names_account(value, accounts, keys)
     )
     return _rows_of_accounts(parsed, accounts, account_sessions, names).select(*_MESSAGE_COLUMNS).distinct()
 

@@ -10,7 +10,7 @@ import threading
 from sessionization.errors import CheckpointError
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.spark.checkpoint.file_source_log import committed_files
-from sessionization.spark.checkpoint.folder import ARCHIVE, LAYOUT_FILE, SESSIONIZE
+from sessionization.spark.checkpoint.folder import ARCHIVE, LAYOUT_FILE, SESSIONIZE, remembered_map
 from sessionization.spark.input.source import input_files
 
 _SECOND_MS = 1_000
@@ -38,10 +38,12 @@ def delete_read_files(checkpoints: AnyPath, retention_ms: int, now_ms: int, stop
     """
     count = 0
     try:
-        pinned = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))["pinned"]
-        if pinned["source"] != "files":
+        layout = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))
+        pinned, events = layout["pinned"], remembered_map(layout)
+        if pinned["source"] != "files" or events is None:
             return 0
-        old = {file: file.stat().st_mtime_ns // 1_000_000 for file in input_files(parse_location(pinned["input"]))}
+        files = input_files(parse_location(pinned["input"]), events.stream_names)
+        old = {file: file.stat().st_mtime_ns // 1_000_000 for file in files}
         for query in (SESSIONIZE, ARCHIVE):
             read = {
                 file.path

@@ -98,7 +98,7 @@ class Landing:
         }
         records = spark.readStream.format("kafka").options(**self.options, **source).load()
         return (
-            changes_topic.from_records(records)
+            changes_topic.from_records(records, session_id_type=self.location.session_id_type(spark))
             .writeStream.queryName(_QUERY)
             .foreachBatch(self._append)
             .option("checkpointLocation", str(self.checkpoints / _QUERY))

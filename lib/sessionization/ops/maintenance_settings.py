@@ -6,7 +6,7 @@ from pydantic import Field, model_validator
 
 from sessionization.durations import DAY_MS, HOUR_MS, Duration
 from sessionization.settings.sessionize_settings import KafkaSource, TopicSink
-from sessionization.settings.state_settings import CheckpointSettings, StateSettings
+from sessionization.settings.state_settings import ArchiveSettings, CheckpointSettings, StateSettings
 from sessionization.settings.table_location_settings import Location, TableLocationSettings, volume
 from sessionization.spark.tables.schemas import UNUSED_FILES_RETENTION_MS
 
@@ -64,7 +64,7 @@ class InspectSettings(StateSettings):
     fullest: int = Field(5, ge=0, le=1_000, description="how many of the devices with the most entries to show")
 
 
-class EraseSettings(CheckpointSettings):
+class EraseSettings(ArchiveSettings):
     """Delete the data of one or more accounts from all tables, and print a receipt.
 
     Stop the sessionize job and land_changes gracefully first: unfinished work would write deleted rows again. Files

@@ -12,7 +12,7 @@ import contextlib
 import json
 import threading
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
@@ -26,6 +26,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, SessionizationError, StreamError
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import is_on_local_disk, remove_tree, replace_verified, write_atomically, write_new
 from sessionization.hadoop_path import AnyPath
 from sessionization.job.preparation import plain_errors, refuse_unreadable_input
@@ -41,7 +42,7 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.kafka_source import check_topics
-from sessionization.spark.input.parse import START_EVENT, EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.stream_folders import list_folder
 from sessionization.spark.input.ticks import tick_stream
@@ -53,12 +54,12 @@ from sessionization.spark.tables.lease import hold_lease
 from sessionization.spark.tables.lease_table import Holder, StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE, Table
-from sessionization.streams import PC_STREAM, STREAMS
 from sessionization.time_limit import CheckTimeoutError, call_within
 
 NAME = "sessionization_preflight"
 """The name of the trial table and folder."""
 _TABLE = Table(NAME, statement=f"CREATE TABLE ${{schema}}.{NAME} (number bigint) USING delta")
+_TRIAL_MAP = package_map(DEFAULT)
 _BYTES = 1024 * 1024
 _HEARTBEAT_MS = 1_000
 _BEATS_WITHIN_S = 180
@@ -95,7 +96,7 @@ def _checks(spark: SparkSession, settings: SessionizeSettings, say: Say) -> dict
     location, folder = TableLocation.of(settings.tables), settings.state.checkpoints / NAME
     checks: dict[str, Callable[[], str]] = {"storage": partial(check_storage, folder)}
     if settings.input_folder is not None:
-        checks["input"] = partial(check_input, settings.input_folder)
+        checks["input"] = partial(check_input, settings.input_folder, settings.event_map.stream_names)
     if settings.pace.mode == "real-time":
         checks["mode"] = check_mode
     if settings.source.type == "kafka":
@@ -152,11 +153,11 @@ def check_logs(destination: str) -> str:
     return f"the cluster's logs go to {folder}, which can be written"
 
 
-def check_input(folder: AnyPath) -> str:
+def check_input(folder: AnyPath, streams: Sequence[str]) -> str:
     """Count the files of each stream, at a URI the folders alone, and name those that are not read."""
-    refuse_unreadable_input(folder)
+    refuse_unreadable_input(folder, streams)
     parts: list[str] = []
-    for stream in STREAMS:
+    for stream in streams:
         path = folder / stream
         if not path.is_dir():
             parts.append(f"{stream} is missing so far")
@@ -232,18 +233,20 @@ def check_trial_query(spark: SparkSession, folder: AnyPath, say: Say) -> str:
     began_s, beats = time.monotonic(), 0
     input_folder, log_folder = folder / "input", folder / TAKES_FOLDER
     at = time.strftime("%Y-%m-%dT%H:%M:%S.000Z", time.gmtime(wall_clock_ms() // 1_000))
-    start = {"appSessionId": 1, "eventId": START_EVENT, "hostPcId": "preflight", "timestamp": at}
-    (input_folder / PC_STREAM).mkdir(parents=True, exist_ok=True)
-    write_atomically(input_folder / PC_STREAM / "start.json", json.dumps(start) + "\n")
+    [stream, *_] = _TRIAL_MAP.stream_names
+    start = {"appSessionId": 1, "eventId": _TRIAL_MAP.kinds.start[0], "hostPcId": "preflight", "timestamp": at}
+    (input_folder / stream).mkdir(parents=True, exist_ok=True)
+    write_atomically(input_folder / stream / "start.json", json.dumps(start) + "\n")
     taking: contextlib.AbstractContextManager[None] = contextlib.nullcontext()
     if isinstance(input_folder, Path):  # again and again, because a volume may list a new file seconds later
-        taking = FileTaker(input_folder, log_folder, 1).running(_HEARTBEAT_MS)
+        taking = FileTaker([input_folder / stream], log_folder, 1).running(_HEARTBEAT_MS)
 
     def count_beats(batch: DataFrame, _batch_id: int) -> None:
         nonlocal beats
         beats += batch.where(F.col("change") == "heartbeat").count()
 
-    events = valid_events(parse(file_messages(spark, input_folder, log_folder), EventTimeLimits(DAY_MS, DAY_MS)))
+    messages = file_messages(spark, input_folder, [stream], log_folder)
+    events = valid_events(parse(messages, EventTimeLimits(DAY_MS, DAY_MS), _TRIAL_MAP))
     changes = session_changes(
         events, tick_stream(spark), StateLayout(), RulesInForce(Rules(heartbeat_ms=_HEARTBEAT_MS))
     )

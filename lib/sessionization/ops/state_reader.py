@@ -15,8 +15,9 @@ from pyspark.sql import functions as F
 from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath
-from sessionization.spark.checkpoint.folder import SESSIONIZE
+from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
 from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.operator.session_store import STATE_NAME
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA
@@ -61,7 +62,7 @@ class StateReader:
         """
         stored = self._read(stateVarName=STATE_NAME)
         if "bucket" in stored.schema["user_map_key"].dataType.names:  # type: ignore[attr-defined]
-            return _entries_of_groups(stored)
+            return _entries_of_groups(stored, read_checkpoint(self.checkpoints).layout)
         return stored.select(
             "key.grouping_key",
             F.col("partition_id").alias("partition"),
@@ -163,7 +164,7 @@ class StateReader:
             raise ConfigurationError(msg) from error
 
 
-def _entries_of_groups(stored: DataFrame) -> DataFrame:
+def _entries_of_groups(stored: DataFrame, layout: StateLayout) -> DataFrame:
     by_bucket = stored.select(
         "key.grouping_key",
         F.col("partition_id").alias("partition"),
@@ -180,7 +181,7 @@ def _entries_of_groups(stored: DataFrame) -> DataFrame:
         "grouping_key",
         "partition",
         "device_id",
-        F.col("entry")[0].cast("bigint").alias("session_id"),
+        F.col("entry")[0].cast(layout.session_id_type).alias("session_id"),
         # The last nulls are not stored.
         *(
             F.get("entry", F.lit(position)).cast(field.dataType).alias(field.name)

@@ -8,7 +8,6 @@ from typing import Annotated
 from pydantic import BeforeValidator
 
 from sessionization.errors import ConfigurationError
-from sessionization.streams import STREAMS
 
 OUTPUT_TOPIC = "output_sessions"
 """The default topic of the changes."""
@@ -120,12 +119,9 @@ def uses_service_credential(options: Mapping[str, str]) -> bool:
 
 
 def check_output_topic(name: str) -> str:
-    """Return `name`; raises `ValueError` for a name that no topic can have, and for the name of an input topic."""
+    """Return `name`; raises `ValueError` for a name that no topic can have."""
     if _TOPIC.fullmatch(name) is None or name in {".", ".."}:
         msg = f"{name!r} is no topic's name: write at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and '-'"
-        raise ValueError(msg)
-    if name in STREAMS:
-        msg = f"{name!r} is one of the inputs: give changes a topic of their own"
         raise ValueError(msg)
     return name
 

@@ -1,6 +1,12 @@
 """What the sections of a settings file have in common."""
 
+from typing import Final
+
 from pydantic import BaseModel, ConfigDict
+from pydantic.config import JsonDict
+
+EVENTS: Final = "event map: what the messages mean; the name of one of the package, or a file (docs/your-own-events.md)"
+EVENTS_METAVAR: Final[JsonDict] = {"metavar": "NAME|FILE"}
 
 
 def written_name(field_name: str) -> str:

@@ -2,16 +2,17 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, Tag, model_validator
+from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
 
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.kafka_options import OUTPUT_TOPIC, KafkaOptions, check_output_topic
-from sessionization.settings.section import Section
+from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section
 from sessionization.settings.state_settings import checkpoints_in_volume
 from sessionization.settings.table_location_settings import Location, TableLocationSettings, volume
-from sessionization.streams import STREAMS
 
 SHORTEST_REAL_TIME_MS = 5_000
 """Spark refuses a shorter batch in Real-Time Mode."""
@@ -35,7 +36,7 @@ class FilesSource(Section):
 
     type: Literal["files"] = Field("files", description="where device events come from")
     input: Location = Field(
-        description="files: folder that holds the folders pc_sessions and console_sessions, a path or a URI; "
+        description="files: folder that holds a folder for each stream of the event map, a path or a URI; "
         "with tables in a catalog by default its volume landing"
     )
 
@@ -45,7 +46,7 @@ class KafkaSource(Section):
 
     type: Literal["kafka"] = Field("kafka", description="where device events come from")
     bootstrap_servers: str = Field(
-        description="kafka: brokers of the topics pc_sessions and console_sessions, separated by commas",
+        description="kafka: brokers that have a topic for each stream of the event map, separated by commas",
         json_schema_extra={"metavar": "HOST:PORT"},
     )
     starting_offsets: Literal["earliest", "latest"] = Field(
@@ -213,6 +214,7 @@ class SessionizeSettings(TableLocationSettings):
     """The input, the output and the session rules of the stream."""
 
     source: Source
+    events: str = Field(DEFAULT, description=EVENTS, json_schema_extra=EVENTS_METAVAR)
     sink: Sink = TablesSink()
     rules: RuleSettings = RuleSettings()
     pace: Pace = MicroBatchPace()
@@ -222,6 +224,7 @@ class SessionizeSettings(TableLocationSettings):
         None, description="stop gracefully after this long; without it, run until SIGTERM or Ctrl-C"
     )
 
+    _event_map: EventMap = PrivateAttr()
     _fill_in_checkpoints = model_validator(mode="before")(checkpoints_in_volume)
 
     @model_validator(mode="before")
@@ -233,9 +236,16 @@ class SessionizeSettings(TableLocationSettings):
         return settings | {"source": {"input": folder} | source} if source.get("type") != "kafka" else settings
 
     @model_validator(mode="after")
+    def _read_events(self) -> Self:
+        self._event_map = read_event_map(self.events)
+        return self
+
+    @model_validator(mode="after")
     def _check_sections_together(self) -> Self:
         msg = None
-        if isinstance(self.sink, TopicSink) and not isinstance(self.source, KafkaSource):
+        if isinstance(self.sink, TopicSink) and self.sink.output_topic in self.event_map.streams:
+            msg = f"--output-topic {self.sink.output_topic!r} is one of the inputs: give changes a topic of their own"
+        elif isinstance(self.sink, TopicSink) and not isinstance(self.source, KafkaSource):
             msg = "--sink kafka needs --source kafka: add that and --bootstrap-servers, or leave it out"
         elif isinstance(self.pace, RealTimePace) and not isinstance(self.sink, TopicSink):
             msg = (
@@ -249,6 +259,11 @@ class SessionizeSettings(TableLocationSettings):
         if msg is not None:
             raise ValueError(msg)
         return self
+
+    @property
+    def event_map(self) -> EventMap:
+        """What the messages mean."""
+        return self._event_map
 
     @property
     def input_folder(self) -> AnyPath | None:
@@ -269,4 +284,4 @@ class SessionizeSettings(TableLocationSettings):
     @property
     def topics(self) -> tuple[str, ...]:
         """The topics that the job uses: those it reads, and the one that changes go to."""
-        return (*STREAMS, *((self.output_topic,) if isinstance(self.sink, TopicSink) else ()))
+        return (*self.event_map.stream_names, *((self.output_topic,) if isinstance(self.sink, TopicSink) else ()))

@@ -1,10 +1,12 @@
 """The section `state` as the jobs beside the stream read it: where the stream's checkpoints are."""
 
-from typing import Any
+from typing import Any, Self
 
-from pydantic import ConfigDict, Field, model_validator
+from pydantic import ConfigDict, Field, PrivateAttr, model_validator
 
-from sessionization.settings.section import Section, written_name
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import read_event_map
+from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section, written_name
 from sessionization.settings.table_location_settings import Location, TableLocationSettings, Tables, volume
 
 CHECKPOINTS_VOLUME = "checkpoints/sessionize"
@@ -41,6 +43,29 @@ class CheckpointSettings(TableLocationSettings):
         if self.state.checkpoints is None:
             msg = f"--warehouse needs --checkpoints: {why}"
             raise ValueError(msg)
+
+
+class ArchiveSettings(CheckpointSettings):
+    """The settings of a job that reads archived messages."""
+
+    events: str | None = Field(
+        None,
+        description=f"{EVENTS}; without it, the one that the checkpoint remembers",
+        json_schema_extra=EVENTS_METAVAR,
+    )
+
+    _event_map: EventMap | None = PrivateAttr(None)
+
+    @model_validator(mode="after")
+    def _read_events(self) -> Self:
+        if self.events is not None:
+            self._event_map = read_event_map(self.events)
+        return self
+
+    @property
+    def event_map(self) -> EventMap | None:
+        """What the messages mean; None where the checkpoint says it."""
+        return self._event_map
 
 
 class KnownCheckpointState(CheckpointState):

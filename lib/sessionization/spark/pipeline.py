@@ -26,7 +26,7 @@ from sessionization.spark.input.source import read_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.event_text import pack_event
-from sessionization.spark.operator.output_rows import PACKED_OUTPUT_SCHEMA, unpack_rows
+from sessionization.spark.operator.output_rows import packed_output_schema, unpack_rows
 from sessionization.spark.operator.processor import GROUPING_KEY, SessionProcessor
 from sessionization.spark.output.query_sinks import QuerySinks
 from sessionization.spark.tables import schemas
@@ -47,7 +47,9 @@ class Pipeline:
 
     def archive(self) -> DataStreamWriter:
         messages = self._messages(self.sinks.every_ms(ARCHIVE))  # stream, position, ingested_at, value
-        parsed = parse(messages, self._limits())  # with the parsed fields, and a reason for each invalid message
+        parsed = parse(
+            messages, self._limits(), self.context.settings.event_map
+        )  # with the parsed fields, and a reason for each invalid message
         return self.sinks.archive(parsed)  # -> raw_events, quarantine
 
     def sessionize(self) -> DataStreamWriter:
@@ -55,7 +57,7 @@ class Pipeline:
         # A real-time batch has no bound but its duration, and needs no ticks.
         messages = self._messages(None if is_real_time else self.context.settings.pace.trigger_ms)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
-        events = valid_events(parse(messages, self._limits()))  # EVENT_COLUMNS
+        events = valid_events(parse(messages, self._limits(), self.context.settings.event_map))  # EVENT_COLUMNS
         if (unread := self.initial_state.unread_events) is not None:
             events = events.unionByName(unread)
         layout, in_force = self.context.checkpoint.layout, self.context.checkpoint.in_force
@@ -125,7 +127,7 @@ def session_changes(
         rows = rows.union(ticks.select(GROUPING_KEY, F.lit(None).cast("string").alias("event")))
     changes = rows.groupBy(GROUPING_KEY).transformWithState(
         statefulProcessor=SessionProcessor(layout, in_force),
-        outputStructType=PACKED_OUTPUT_SCHEMA,
+        outputStructType=packed_output_schema(layout),
         outputMode="Update",
         timeMode="ProcessingTime",
         initialState=None if sessions is None else sessions.groupBy(GROUPING_KEY),

@@ -10,9 +10,13 @@ from uuid import uuid4
 from sessionization.clock import wall_clock_ms
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.event_map.changes import differences, refuse_other_ids
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import appendable, replace_verified, write_new
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.layout_version import CHECKPOINT_LAYOUT, refuse_other_layout
+from sessionization.say import Say
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.checkpoint.spark_logs import (
     newest_committed_batch,
@@ -28,6 +32,7 @@ QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
 LAYOUT_FILE = "layout.json"
 """The file with the settings, rules and layout that the state was written with."""
 SINK_TABLES = "tables"
+EVENTS = "events"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -48,6 +53,8 @@ class Checkpoint:
     """
     sink: str = SINK_TABLES
     """The `--sink` of the newest micro-batch's changes."""
+    events: EventMap | None = None
+    """The event map of the newest start; None before the first."""
 
     @classmethod
     def new(cls, folder: AnyPath, pinned: PinnedSettings, rules: Rules) -> Self:
@@ -76,7 +83,8 @@ class Checkpoint:
                 CHECKPOINT_LAYOUT,
                 "begin a new folder, with --from-sessions if the tables have a layout too; nothing was touched",
             )
-            pinned = PinnedSettings(**stored["pinned"])
+            pinned, events = PinnedSettings(**stored["pinned"]), remembered_map(stored)
+            has_text_ids = events is not None and events.has_text_ids
             previous = Rules(**stored["previous_rules"]) if stored["previous_rules"] else None
             return cls(
                 folder=folder,
@@ -85,9 +93,10 @@ class Checkpoint:
                 created_ms=int(stored["created_ms"]),
                 pinned=pinned,
                 in_force=RulesInForce(Rules(**stored["rules"]), previous, stored["previous_until_ms"]),
-                layout=StateLayout(pinned.device_groups, str(stored["hash_key"])),
+                layout=StateLayout(pinned.device_groups, str(stored["hash_key"]), has_text_ids),
                 is_warm=bool(stored["is_warm"]),
                 sink=str(stored["sink"]),
+                events=events,
             )
         except (ValueError, LookupError, TypeError, AttributeError) as error:
             raise _unreadable(folder, error) from error
@@ -105,6 +114,7 @@ class Checkpoint:
             "created_ms": self.created_ms,
             "is_warm": self.is_warm,
             "sink": self.sink,
+            EVENTS: None if self.events is None else self.events.stored(),
             "pinned": asdict(self.pinned),
             "hash_key": self.layout.hash_key,
             "rules": asdict(self.in_force.rules),
@@ -215,6 +225,28 @@ class Checkpoint:
         changed.write()
         return changed
 
+    def with_events(self, events: EventMap, say: Say) -> "Checkpoint":
+        """Remember an event map for future micro-batches; `say` prints what differs from the one before.
+
+        Raises `CheckpointError` where a stream is gone or has other paths of ids, and `ConfigurationError` where the
+        folder cannot be written.
+        """
+        if events == self.events:
+            return self
+        if self.events is not None:
+            try:
+                refuse_other_ids(events, self.events)
+            except ValueError as error:
+                msg = (
+                    f"--checkpoints {self.folder} was created with another event map: {error}; give such an --events "
+                    "again, or start with a new --checkpoints folder and an empty location for the tables"
+                )
+                raise CheckpointError(msg) from None
+            for line in differences(events, self.events):
+                say(f"the event map is another one than at the last start: {line}")
+        replace(read_checkpoint(self.folder), events=events).write()  # without what is not yet stored
+        return replace(self, events=events, layout=replace(self.layout, has_text_ids=events.has_text_ids))
+
     def writer_id(self, query: str) -> str:
         """Return the application id of a query's appends: a table takes each of them once (`SinkContext`)."""
         return f"sessionization/{self.id}/{query}"
@@ -241,6 +273,17 @@ def read_checkpoint(folder: AnyPath) -> Checkpoint:
     except OSError as error:
         raise _unreadable(folder, error) from error
     return Checkpoint.parse(folder, content)
+
+
+def remembered_map(content: dict[str, Any]) -> EventMap | None:
+    """The event map in the content of a layout file; a file of the first release has none, and means `default`.
+
+    Raises `ValueError` where it cannot be read.
+    """
+    stored = content.get(EVENTS, DEFAULT)
+    if stored == DEFAULT:
+        return package_map(DEFAULT)
+    return None if stored is None else EventMap.model_validate(stored)
 
 
 def _unreadable(folder: AnyPath, error: Exception) -> CheckpointError:

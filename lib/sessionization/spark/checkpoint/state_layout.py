@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
+from sessionization.core.events import SessionId
 from sessionization.core.key_hash import device_bucket, device_group, device_hash
 
 
@@ -18,9 +19,20 @@ class StateLayout:
 
     device_groups: int | None = None
     hash_key: str = field(default="", repr=False)
+    has_text_ids: bool = False
+    """Whether session ids are text, not integers."""
 
     def __str__(self) -> str:
         return "by device" if self.device_groups is None else f"in {self.device_groups:,} device groups"
+
+    @property
+    def session_id_type(self) -> str:
+        """The type of the column `session_id`."""
+        return "string" if self.has_text_ids else "bigint"
+
+    def session_id_of(self, text: str) -> SessionId:
+        """Read a session id that Spark has cast to a string."""
+        return text if self.has_text_ids else int(text)
 
     @property
     def has_groups(self) -> bool:

@@ -1,7 +1,7 @@
 """Takes the files that appear in the streams' folders, a little before each micro-batch.
 
 Spark's source of files lists folders below, judges files by their modification times, cannot open every name, and
-remembers each name for ever. So a thread of the job lists the two folders, and writes what is new into the log of takes
+remembers each name for ever. So a thread of the job lists these folders, and writes what is new into the log of takes
 (`take_log`), which is what Spark reads as a stream.
 """
 
@@ -23,7 +23,6 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.file_source_log import committed_takes
 from sessionization.spark.checkpoint.take_log import TakeLog, TakenFile
 from sessionization.spark.input.stream_folders import list_folder
-from sessionization.streams import STREAMS
 
 MOST_FILES = 1_000
 """The files of a micro-batch at most, so that heartbeats continue while the job works off a backlog."""
@@ -46,7 +45,7 @@ class FileTaker:
 
     def __init__(
         self,
-        folder: Path,
+        folders: Sequence[Path],
         log_folder: AnyPath,
         tasks: int,
         queries: Sequence[AnyPath] = (),
@@ -55,7 +54,7 @@ class FileTaker:
         """Read the log.
 
         Args:
-            folder: holds the streams' folders.
+            folders: of the streams, each of the name of its stream.
             log_folder: the folder of the log.
             tasks: how many takes a micro-batch reads at once.
             queries: the checkpoints of the queries that read the log.
@@ -63,7 +62,8 @@ class FileTaker:
 
         Raises `CheckpointError` where the log cannot be read.
         """
-        self._folder, self._tasks, self._queries = folder.absolute(), tasks, queries
+        self._folders = {folder.name: folder.absolute() for folder in folders}
+        self._tasks, self._queries = tasks, queries
         self._check_lease = check_lease
         try:
             self._log = TakeLog(log_folder)
@@ -81,8 +81,8 @@ class FileTaker:
         files: list[TakenFile] = []
         unread: dict[str, str] = {}
         now_ms = wall_clock_ms()
-        for stream in STREAMS:
-            found = list_folder(self._folder / stream, self._log.names(stream))
+        for stream, folder in self._folders.items():
+            found = list_folder(folder, self._log.names(stream))
             unread |= found.warnings(stream)
             files += [_taken(path, status, now_ms) for path, status in found.files]
         self.unread = unread
@@ -99,7 +99,7 @@ class FileTaker:
             return
         self._next_merge_s = time.monotonic() + _MERGE_EVERY_S
         committed = set.intersection(*map(committed_takes, self._queries))
-        present = {stream: _present_names(self._folder / stream) for stream in STREAMS}
+        present = {stream: _present_names(folder) for stream, folder in self._folders.items()}
         self._check_lease()
         self._log.merge(committed, present, wall_clock_ms())
 

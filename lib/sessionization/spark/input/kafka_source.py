@@ -17,7 +17,6 @@ from sessionization.settings.kafka_options import resolve_secrets
 from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.topic_offsets import Offsets
-from sessionization.streams import STREAMS
 
 CLOCKS_DIFFER_MS = 60_000
 """How long before the first start `--starting-offsets latest` reads from: the brokers' clocks may be behind."""
@@ -65,7 +64,7 @@ def kafka_messages(
     max_offsets: int | None,
     starts: Offsets | None = None,
 ) -> DataFrame:
-    """Stream both topics from the position in the query's checkpoint, at first from `--starting-offsets`.
+    """Stream the topics from the position in the query's checkpoint, at first from `--starting-offsets`.
 
     `latest` means the same instant for every query. Otherwise a message that arrives between the starts of two
     queries would reach only one of them.
@@ -82,7 +81,7 @@ def kafka_messages(
         binary (null where the record has none), `value_bytes`.
     """
     options = client_options(spark, settings) | {
-        "subscribe": ",".join(STREAMS),
+        "subscribe": ",".join(settings.event_map.stream_names),
         "failOnDataLoss": str(not settings.kafka.accept_data_loss).lower(),
     }
     if max_offsets is not None:

@@ -1,6 +1,7 @@
 """The source of messages: one DataFrame of unparsed messages, from files or Kafka."""
 
-from collections.abc import Iterator
+import re
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -15,7 +16,6 @@ from sessionization.spark.input.parse import MAX_VALUE_BYTES
 from sessionization.spark.input.stream_folders import ENDINGS, is_message_file
 from sessionization.spark.input.taken_lines import SCHEMA, read_taken_files
 from sessionization.spark.input.topic_offsets import Offsets
-from sessionization.streams import STREAMS
 
 _LINE_BYTES = 200
 """Spark bounds a micro-batch by the bytes of its takes, in which a file has a line of about this length."""
@@ -42,10 +42,11 @@ def read_messages(
     if settings.source.type == "kafka":
         return _with_own_date(kafka_messages(spark, settings, created_ms, max_offsets, starts))
     assert settings.input_folder is not None
-    return file_messages(spark, settings.input_folder, settings.state.checkpoints / TAKES_FOLDER)
+    log_folder, streams = settings.state.checkpoints / TAKES_FOLDER, settings.event_map.stream_names
+    return file_messages(spark, settings.input_folder, streams, log_folder)
 
 
-def file_messages(spark: SparkSession, input_folder: AnyPath, log_folder: AnyPath) -> DataFrame:
+def file_messages(spark: SparkSession, input_folder: AnyPath, streams: Sequence[str], log_folder: AnyPath) -> DataFrame:
     """Stream the lines of the files in the streams' folders.
 
     A file must appear whole (written under another name or hidden, then renamed) and never change. The file's
@@ -54,13 +55,16 @@ def file_messages(spark: SparkSession, input_folder: AnyPath, log_folder: AnyPat
     Args:
         spark: the session.
         input_folder: holds the streams' folders, each of which may be missing and appear later.
+        streams: the names of these.
         log_folder: the log into which a `FileTaker` takes the files; not used where the input is a URI.
 
     Returns:
         The columns of `read_messages`; `partition` and `offset` are null, and `value` is a line without its LF or CRLF.
         Blank lines are skipped.
     """
-    return _taken_messages(spark, log_folder) if isinstance(input_folder, Path) else _uri_messages(spark, input_folder)
+    if isinstance(input_folder, Path):
+        return _taken_messages(spark, log_folder)
+    return _uri_messages(spark, input_folder, streams)
 
 
 def _taken_messages(spark: SparkSession, log_folder: AnyPath) -> DataFrame:
@@ -89,7 +93,7 @@ def _file_columns(lines: DataFrame) -> DataFrame:
     )
 
 
-def _uri_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
+def _uri_messages(spark: SparkSession, input_folder: AnyPath, streams: Sequence[str]) -> DataFrame:
     """Stream the lines of the files at a URI, which only the JVM can read; the columns are those of `read_messages`."""
     lines = (
         spark.readStream.format("text")
@@ -102,7 +106,7 @@ def _uri_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
         .option("maxFileAge", _ANY_AGE)
         # A file that ends the engine can be moved away.
         .option("ignoreMissingFiles", "true")
-        .load(f"{glob_escaped(input_folder.absolute())}/{{{','.join(STREAMS)}}}")
+        .load(f"{glob_escaped(input_folder.absolute())}/{{{','.join(streams)}}}")
     )
     line = F.col("value").cast("binary")
     without_cr = F.when(F.endswith(line, F.lit(b"\r")), F.substring(line, F.lit(1), F.octet_length(line) - 1))
@@ -110,7 +114,7 @@ def _uri_messages(spark: SparkSession, input_folder: AnyPath) -> DataFrame:
     return _file_columns(
         lines.where(F.expr(r"trim(BOTH ' \t\r' FROM value) != ''"))
         .select(
-            F.regexp_extract(file, rf"/({'|'.join(STREAMS)})/[^/._][^/]*$", 1).alias("stream"),
+            F.regexp_extract(file, rf"/({'|'.join(map(re.escape, streams))})/[^/._][^/]*$", 1).alias("stream"),
             file.alias("file"),
             F.col("_metadata.file_modification_time").alias("ingested_at"),
             F.coalesce(without_cr, line).alias("value"),
@@ -128,9 +132,9 @@ def _with_own_date(messages: DataFrame) -> DataFrame:
     return messages.withColumn("ingested_at", ingested_at).withColumn("ingest_date", F.to_date(F.current_timestamp()))
 
 
-def input_files(input_folder: AnyPath) -> Iterator[AnyPath]:
+def input_files(input_folder: AnyPath, streams: Sequence[str]) -> Iterator[AnyPath]:
     """List the files that would be read now: no hidden files, and no folders of whatever name."""
-    for stream in STREAMS:
+    for stream in streams:
         folder = input_folder.absolute() / stream
         for file in folder.iterdir() if folder.is_dir() else ():
             if is_message_file(file.name) and file.is_file():

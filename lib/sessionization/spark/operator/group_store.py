@@ -8,6 +8,7 @@ import orjson
 from pyspark.sql.streaming import StatefulProcessorHandle
 from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from sessionization.core.events import SessionId
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.bucket import Bucket, BucketDevices
 from sessionization.spark.operator.session_store import STATE_NAME, Updates
@@ -159,9 +160,9 @@ class _Group:
         return self._layout.bucket_of(device_id, BUCKETS)
 
 
-def _updated(stored: Sequence[StoredEntry], updates: Mapping[int, StateValue | None]) -> list[StoredEntry] | None:
+def _updated(stored: Sequence[StoredEntry], updates: Mapping[SessionId, StateValue | None]) -> list[StoredEntry] | None:
     """Return a device's entries after updates, None if none is left."""
-    entries: dict[int, StoredEntry] = {entry[0]: entry for entry in stored}
+    entries: dict[SessionId, StoredEntry] = {entry[0]: entry for entry in stored}
     for session_id, value in updates.items():
         if value is None:
             entries.pop(session_id, None)

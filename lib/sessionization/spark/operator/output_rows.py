@@ -10,6 +10,7 @@ from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
 from sessionization.core.session_rules import Outcome
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 
 _TYPES = {"string": StringType(), "int": IntegerType(), "bigint": LongType(), "timestamp": LongType()}
@@ -25,11 +26,9 @@ OUTPUT_SCHEMA = StructType(
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
 A change has the columns of `session_changes`, but no date, and its instants as UTC milliseconds; `processed_ms` is the
-last one. A row may instead hold the number of `entries` of a device group; `device_id` is then the group.
+last one. A row may instead hold the number of `entries` of a device group; `device_id` is then the group. With session
+ids of type text `session_id` is a string (`output_schema`).
 """
-
-PACKED_OUTPUT_SCHEMA = StructType([StructField(field.name, ArrayType(field.dataType)) for field in OUTPUT_SCHEMA])
-"""The operator's output to Spark: an array per column of `OUTPUT_SCHEMA`, so one row carries many."""
 
 OutputRow = tuple[Any, ...]
 """A row of `OUTPUT_SCHEMA`, field by field."""
@@ -41,6 +40,17 @@ _CHANGE_COLUMNS = OUTPUT_SCHEMA.names[1 : OUTPUT_SCHEMA.names.index("processed_m
 _NO_CHANGE = (None,) * (len(_CHANGE_COLUMNS) - 1)
 _fields_of = attrgetter(*("kind" if name == "change" else name for name in _CHANGE_COLUMNS))
 """The fields of a `Change` in the order of the columns."""
+
+
+def output_schema(layout: StateLayout) -> StructType:
+    """`OUTPUT_SCHEMA` with session ids of the layout's type."""
+    device_id, session_id, *others = OUTPUT_SCHEMA
+    return StructType([device_id, StructField(session_id.name, _TYPES[layout.session_id_type]), *others])
+
+
+def packed_output_schema(layout: StateLayout) -> StructType:
+    """The operator's output to Spark: an array per column of `output_schema`, so one row carries many."""
+    return StructType([StructField(field.name, ArrayType(field.dataType)) for field in output_schema(layout)])
 
 
 def change_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
@@ -60,7 +70,7 @@ def entries_row(group: str, entries: int, now_ms: int) -> OutputRow:
 
 
 def pack_rows(rows: Sequence[OutputRow]) -> Iterator[Row]:
-    """Pack rows of `OUTPUT_SCHEMA` into rows of `PACKED_OUTPUT_SCHEMA`."""
+    """Pack rows of `OUTPUT_SCHEMA` into rows of `packed_output_schema`."""
     for start in range(0, len(rows), _MAX_PACKED_ROWS):
         yield _PackedRow(*zip(*rows[start : start + _MAX_PACKED_ROWS], strict=True))
 
@@ -76,5 +86,5 @@ def pack_columns(columns: Mapping[str, Sequence[Any]]) -> Iterator[Row]:
 
 
 def unpack_rows(packed_rows: DataFrame) -> DataFrame:
-    """Unpack rows of `PACKED_OUTPUT_SCHEMA` into rows of `OUTPUT_SCHEMA`."""
+    """Unpack rows of `packed_output_schema` into rows of `OUTPUT_SCHEMA`."""
     return packed_rows.select(F.inline(F.arrays_zip(*OUTPUT_SCHEMA.names)))

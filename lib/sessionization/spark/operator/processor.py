@@ -80,7 +80,9 @@ class SessionProcessor(StatefulProcessor):
     def init(self, handle: StatefulProcessorHandle) -> None:
         _reduce_garbage_collection()
         self._handle = handle
-        self._store: SessionStore = GroupStore(handle, self.layout) if self.layout.has_groups else DeviceStore(handle)
+        self._store: SessionStore = (
+            GroupStore(handle, self.layout) if self.layout.has_groups else DeviceStore(handle, self.layout)
+        )
 
     def handleInitialState(  # noqa: N802
         self,
@@ -110,7 +112,7 @@ class SessionProcessor(StatefulProcessor):
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
         for row in rows:
-            device_id, event = unpack_event(row[-1])
+            device_id, event = unpack_event(row[-1], self.layout)
             events[device_id].append(event)
 
         stored = self._store.load(key[0], events.keys())

@@ -4,16 +4,16 @@ from collections.abc import Collection, Mapping
 from typing import Protocol
 
 from pyspark.sql.streaming import StatefulProcessorHandle
-from pyspark.sql.types import LongType, StructField, StructType
+from pyspark.sql.types import LongType, StringType, StructField, StructType
 
+from sessionization.core.events import SessionId
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, StateValue, StoredDevices
 
 STATE_NAME = "sessions"
 
-Updates = Mapping[str, Mapping[int, StateValue | None]]
+Updates = Mapping[str, Mapping[SessionId, StateValue | None]]
 """The entries to write, by device id and session id; None removes the entry."""
-
-_SESSION_ID = StructField("session_id", LongType())
 
 
 class SessionStore(Protocol):
@@ -35,8 +35,9 @@ class SessionStore(Protocol):
 class DeviceStore:
     """`MapState<session_id, entry>`; the grouping key is the device. A load is one state call, an update one too."""
 
-    def __init__(self, handle: StatefulProcessorHandle) -> None:
-        self._entries = handle.getMapState(STATE_NAME, StructType([_SESSION_ID]), STATE_SCHEMA)
+    def __init__(self, handle: StatefulProcessorHandle, layout: StateLayout) -> None:
+        session_id = StructField("session_id", StringType() if layout.has_text_ids else LongType())
+        self._entries = handle.getMapState(STATE_NAME, StructType([session_id]), STATE_SCHEMA)
 
     def load(self, key: str, device_ids: Collection[str]) -> StoredDevices | None:  # noqa: ARG002 - always the device
         return self.load_all(key) or None

@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from sessionization.core.events import EndReason, Platform
+from sessionization.core.events import EndReason, SessionId
 from sessionization.core.heartbeats import LIVE_COLUMNS
 from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, SessionState
 
@@ -40,9 +40,8 @@ StoredDevices = Mapping[str, Sequence[StoredEntry]]
 """Stored entries by device id; a device without entries has none, or is missing."""
 
 _FIELDS = ("session_id", *STATE_SCHEMA.names)
-_STATUS, _PLATFORM, _OPENED, _SINCE = map(_FIELDS.index, ("status", "platform", "opened_ms", "since_ms"))
+_STATUS, _OPENED, _SINCE = map(_FIELDS.index, ("status", "opened_ms", "since_ms"))
 _LIVE_FIELDS = {name: _FIELDS.index(name) for name in LIVE_COLUMNS if name != "device_id"}
-_PLATFORMS = {platform.value for platform in Platform}
 _NULLS = (None,) * len(STATE_SCHEMA.fields)
 
 
@@ -55,7 +54,7 @@ def decode_entry(value: StateValue) -> SessionState:
         ) = value  # fmt: skip
         match status:
             case "live":
-                return Live(started_ms, opened_ms, account_id, Platform(platform))
+                return Live(started_ms, opened_ms, account_id, platform)
             case "closed":
                 return Closed(
                     started_ms,
@@ -64,12 +63,12 @@ def decode_entry(value: StateValue) -> SessionState:
                     revision,
                     foreground_s,
                     account_id,
-                    Platform(platform),
+                    platform,
                     since_ms,
                     closing_order,
                 )
             case "pending_end":
-                return PendingEnd(ended_ms, foreground_s, account_id, Platform(platform), since_ms, closing_order)
+                return PendingEnd(ended_ms, foreground_s, account_id, platform, since_ms, closing_order)
             case _:
                 msg = f"{status!r} is not a valid status"
                 raise ValueError(msg)  # noqa: TRY301 - reported below, like the errors of the enums
@@ -83,30 +82,30 @@ def encode_entry(entry: SessionState) -> StateValue:
     match entry:
         case Live():
             return (
-                "live", entry.platform.value, entry.account_id, entry.started_ms, entry.opened_ms,
+                "live", entry.platform, entry.account_id, entry.started_ms, entry.opened_ms,
                 None, None, None, None, None, None,
             )  # fmt: skip
         case Closed():
             return (
-                "closed", entry.platform.value, entry.account_id, entry.started_ms, None, entry.ended_ms,
+                "closed", entry.platform, entry.account_id, entry.started_ms, None, entry.ended_ms,
                 entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.closing_order,
             )  # fmt: skip
         case PendingEnd():
             return (
-                "pending_end", entry.platform.value, entry.account_id, None, None, entry.at_ms,
+                "pending_end", entry.platform, entry.account_id, None, None, entry.at_ms,
                 None, None, entry.foreground_s, entry.seen_ms, entry.closing_order,
             )  # fmt: skip
 
 
-def decode_entries(stored: Iterable[StoredEntry]) -> dict[int, SessionState]:
+def decode_entries(stored: Iterable[StoredEntry]) -> dict[SessionId, SessionState]:
     """Read a device's entries by session id.
 
-    Raises `ValueError` for an unknown status, platform or reason, and for too many fields.
+    Raises `ValueError` for an unknown status or reason, and for too many fields.
     """
     return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in stored}
 
 
-def encode_entries(entries: Mapping[int, SessionState | None]) -> dict[int, StateValue | None]:
+def encode_entries(entries: Mapping[SessionId, SessionState | None]) -> dict[SessionId, StateValue | None]:
     """Write a device's entries by session id; None, an entry that was forgotten, stays None."""
     return {session_id: None if entry is None else encode_entry(entry) for session_id, entry in entries.items()}
 
@@ -119,7 +118,7 @@ def has_nothing_over(stored: Iterable[StoredEntry], expiry: Expiry) -> bool:
     """
     for entry in stored:
         if entry[_STATUS] == "live":
-            if entry[_PLATFORM] not in _PLATFORMS or entry[_OPENED] <= expiry.opened_by_ms:
+            if entry[_OPENED] <= expiry.opened_by_ms:
                 return False
         elif entry[_STATUS] not in {"closed", "pending_end"} or entry[_SINCE] <= expiry.remembered_by_ms:
             return False

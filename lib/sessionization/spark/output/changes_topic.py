@@ -8,7 +8,6 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
-from pyspark.sql.types import StructType
 
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.input.topic_offsets import read_topic_range
@@ -38,13 +37,15 @@ def to_messages(changes: DataFrame) -> DataFrame:
     return changes.select(F.col("device_id").alias("key"), value.alias("value"))
 
 
-def from_records(records: DataFrame, *record_columns: str) -> DataFrame:
+def from_records(records: DataFrame, *record_columns: str, session_id_type: str = "bigint") -> DataFrame:
     """Records of the topic as rows of `session_changes`, after the `record_columns` of the records themselves.
 
     A record that is not a change has null in columns that must not be null.
     """
     fields = [field for field in SESSION_CHANGES.schema if field.name in _MESSAGE_FIELDS]
-    message = F.from_json(F.col("value").cast("string"), StructType(fields), _JSON_OPTIONS)
+    types = {field.name: field.dataType.simpleString() for field in fields} | {"session_id": session_id_type}
+    schema = ", ".join(f"{name} {type_}" for name, type_ in types.items())
+    message = F.from_json(F.col("value").cast("string"), schema, _JSON_OPTIONS)
     rows = records.select(*record_columns, message.alias("message")).select(*record_columns, "message.*")
     return rows.withColumn("change_date", F.to_date("processed_at")).select(
         *record_columns, *SESSION_CHANGES.column_names
@@ -124,6 +125,11 @@ def count_unlanded_partitions(
     # The topic's retention may have deleted the first of these records.
     records = spark.read.format("kafka").options(**options, **selection, failOnDataLoss="false").load()
     newest = F.max_by("processed_at", "offset").over(Window.partitionBy("partition"))
-    rows = from_records(records, "partition", "offset").where(is_change()).withColumn("newest", newest)
+    id_type = table.schema["session_id"].dataType.simpleString()
+    rows = (
+        from_records(records, "partition", "offset", session_id_type=id_type)
+        .where(is_change())
+        .withColumn("newest", newest)
+    )
     last = rows.where("processed_at = newest").drop("offset", "newest")
     return changes_not_in_table(table, last).select("partition").distinct().count()

@@ -52,6 +52,7 @@ class BatchProgress:
     state_entries: int | None = None
     reused_ids: int | None = None
     late_starts: int | None = None
+    skipped: int | None = None
     ends: Mapping[str, int] | None = None
     live: int | None = None
     rows_out: int | None = None
@@ -61,6 +62,8 @@ class BatchProgress:
     def row(self) -> dict[str, Any]:
         """The columns of `stream_progress` by name, in JSON types, with `processed_ms` instead of `processed_at`."""
         values = {name: value for name, value in asdict(self).items() if name not in _NO_COLUMNS}
+        if self.skipped is None:  # the table has the column with a map that skips
+            del values["skipped"]
         for name in ("latency", "lateness"):
             values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
         return values

@@ -6,6 +6,7 @@ import logging
 import re
 import threading
 from collections.abc import Iterator
+from dataclasses import replace
 
 from py4j.protocol import Py4JError
 from pyspark.sql import Row
@@ -18,7 +19,7 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.schemas import STREAM_PROGRESS
+from sessionization.spark.tables.schemas import SKIPPED_COLUMN, STREAM_PROGRESS
 
 _log = logging.getLogger(__name__)
 
@@ -38,7 +39,9 @@ class ProgressLog:
     def __init__(self, context: JobContext) -> None:
         """Find the files, and look up which rows the table has."""
         self._spark, self._location, self._check_lease = context.spark, context.location, context.check_lease
-        checkpoint = context.checkpoint
+        checkpoint, events = context.checkpoint, context.settings.event_map
+        columns = (*STREAM_PROGRESS.columns, *((SKIPPED_COLUMN,) if events.skips else ()))
+        self._schema = replace(STREAM_PROGRESS, columns=columns).schema
         self._folder, self._newest_started = checkpoint.progress_folder, checkpoint.newest_started_batches()
         self._since_ms = checkpoint.created_ms if checkpoint.is_warm else 0  # older rows are another checkpoint's
         self._folder.mkdir(exist_ok=True)
@@ -68,10 +71,11 @@ class ProgressLog:
         in_table = self._look_up() if self._in_table is None else self._in_table
         self._in_table = None
         new = {key: file for key, file in waiting.items() if key[1] > in_table.get(key[0], -1)}
-        rows = [row for file in new.values() if (row := _read(file)) is not None]
+        names = self._schema.names  # without the last column, where the table lacks it
+        rows = [row[: len(names)] for file in new.values() if (row := _read(file)) is not None]
         if rows:
             self._check_lease()
-            frame = self._spark.createDataFrame(rows, STREAM_PROGRESS.schema)
+            frame = self._spark.createDataFrame(rows, self._schema)
             self._location.append(frame.coalesce(1), STREAM_PROGRESS)
         for query, batch_id in new:
             _raise_to(in_table, query, batch_id)
@@ -157,6 +161,6 @@ def _read(file: AnyPath) -> Row | None:
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
         row["processed_at"] = utc(row["processed_ms"])
-        return Row(*(row[name] for name in STREAM_PROGRESS.column_names))
+        return Row(*(row[name] for name in STREAM_PROGRESS.column_names), row.get(SKIPPED_COLUMN.name))
     except (FileNotFoundError, ValueError, LookupError):
         return None

@@ -42,7 +42,9 @@ class QuerySinks:
 
     def archive(self, parsed: DataFrame) -> DataStreamWriter:
         """Append parsed messages to `raw_events` and `quarantine`."""
-        return self._write(parsed, ArchiveSink(self._sink_context(ARCHIVE)))
+        return self._write(
+            parsed, ArchiveSink(self._sink_context(ARCHIVE), skips=self._context.settings.event_map.skips)
+        )
 
     def changes(self, changes: DataFrame) -> DataStreamWriter:
         """Append the operator's output to `session_changes`, or send it to the topic."""

@@ -13,6 +13,7 @@ from sessionization.errors import StreamError
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.generated_code import generate_code
+from sessionization.spark.input.parse import SKIPPED
 from sessionization.spark.output.progress import (
     BatchListener,
     BatchProgress,
@@ -49,6 +50,7 @@ _MESSAGE_COUNTS = (
     "unix_millis(max(ingested_at)) AS newest_ms",
     INGEST_INSTANTS,
 )
+_SKIPPED_COUNT = (f"count_if(reason = '{SKIPPED}') AS skipped",)
 FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
 """The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
 
@@ -196,20 +198,25 @@ class ChangesSink(Sink):
 class ArchiveSink(Sink):
     """Append every message to `raw_events`, and each message with a reason also to `quarantine`."""
 
+    skips: bool = False
+    """Whether the event map skips events. Those are counted, and are not in `quarantine`."""
+
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
-        counts = batch.selectExpr(*_MESSAGE_COUNTS).first()
+        counts = batch.selectExpr(*_MESSAGE_COUNTS, *(_SKIPPED_COUNT if self.skips else ())).first()
         assert counts is not None
-        counted_ms = wall_clock_ms()
+        counted_ms, skipped = wall_clock_ms(), counts.skipped if self.skips else None
+        quarantined = counts.quarantined - (skipped or 0)
         for table, rows, count in (
             (RAW_EVENTS, batch, counts.rows_in),
-            (QUARANTINE, batch.where("reason IS NOT NULL"), counts.quarantined),
+            (QUARANTINE, batch.where(f"reason != '{SKIPPED}'"), quarantined),
         ):
             if count:
                 self._append(rows.select(*table.column_names), count, table, batch_id)
         committed_ms = wall_clock_ms()
         return replace(
             self._progress(counts, batch_id, began_ms, committed_ms),
-            quarantined=counts.quarantined,
+            quarantined=quarantined,
+            skipped=skipped,
             write_ms=max(0, committed_ms - counted_ms),
             newest_ms=counts.newest_ms,
         )

@@ -12,6 +12,7 @@ from pyspark.sql.pandas.types import from_arrow_schema
 
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
+from sessionization.event_map.model import EventMap
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
@@ -33,23 +34,28 @@ _CHANGE_SCHEMA = pa.schema(
         ("foreground_s", pa.int64()),
     ]
 )
-"""The fields of a `Change` that decide a row of `sessions`, with the device."""
-_CHANGE_TYPE = from_arrow_schema(_CHANGE_SCHEMA)
+"""The fields of a `Change` that decide a row of `sessions`, with the device; session ids may be text (`_schema`)."""
 _fields_of = attrgetter(*_CHANGE_SCHEMA.names[1:])
 _ROWS_PER_BATCH = 10_000
 
 
-def read_events(messages: DataFrame, limits: EventTimeLimits) -> DataFrame:
+def _schema(layout: StateLayout) -> pa.Schema:
+    at = _CHANGE_SCHEMA.get_field_index("session_id")
+    return _CHANGE_SCHEMA.set(at, pa.field("session_id", pa.string())) if layout.has_text_ids else _CHANGE_SCHEMA
+
+
+def read_events(messages: DataFrame, limits: EventTimeLimits, events: EventMap) -> DataFrame:
     """The valid events among archived messages, as the stream parses them.
 
     Args:
         messages: rows of `raw_events`.
         limits: the bounds on event time.
+        events: what the messages mean.
 
     Returns:
         The columns `EVENT_COLUMNS`.
     """
-    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits))
+    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits, events))
 
 
 def replayed_changes(
@@ -69,13 +75,13 @@ def replayed_changes(
     """
 
     def replay_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-        return record_batches(_replay_devices(batches, clock, rules, layout), _CHANGE_SCHEMA)
+        return record_batches(_replay_devices(batches, clock, rules, layout), _schema(layout))
 
     changes = (
         events.select("device_id", "ingested_ms", pack_event().alias("text"))
         .repartition(partitions, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms")
-        .mapInArrow(replay_devices, _CHANGE_TYPE)
+        .mapInArrow(replay_devices, from_arrow_schema(_schema(layout)))
     )
     instants = (f"timestamp_millis({name}_ms) AS {name}_at" for name in ("started", "ended", "processed"))
     others = [name for name in _CHANGE_SCHEMA.names if not name.endswith("_ms") and name != "kind"]
@@ -88,7 +94,9 @@ def _replay_devices(
     """Rows of `_CHANGE_SCHEMA`, from packed events with their ingest times, sorted by device and ingest time."""
     for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
         taken = groupby(rows, itemgetter(1))
-        micro_batches = ((now_ms, [unpack_event(text)[1] for *_, text in messages]) for now_ms, messages in taken)
+        micro_batches = (
+            (now_ms, [unpack_event(text, layout)[1] for *_, text in messages]) for now_ms, messages in taken
+        )
         grid = grid_for_key(layout.grouping_key_of(device_id), rules.heartbeat_ms)
         yield from ((device_id, *_fields_of(change)) for change in replay(micro_batches, grid, rules, clock))
 

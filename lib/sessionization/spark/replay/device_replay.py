@@ -3,7 +3,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
-from sessionization.core.events import Change, ChangeKind, Event
+from sessionization.core.events import Change, ChangeKind, Event, SessionId
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import Live, Rules, SessionState, deadline_ms, next_timer_ms, timer_for_events_ms
@@ -19,7 +19,7 @@ class DeviceReplay:
     clock: MicroBatchClock
     heartbeats: bool = False
     changes: list[Change] = field(default_factory=list)
-    _sessions: dict[int, SessionState] = field(default_factory=dict)
+    _sessions: dict[SessionId, SessionState] = field(default_factory=dict)
     _timers_ms: set[int] = field(default_factory=set)
 
     def micro_batch(self, now_ms: int, events: Iterable[Event]) -> None:

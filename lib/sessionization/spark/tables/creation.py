@@ -5,16 +5,31 @@ from concurrent.futures import ThreadPoolExecutor
 from pyspark.sql import SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import is_default
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
-from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSIONS, TABLES, Table
+from sessionization.spark.tables.schemas import (
+    CONSTRAINT,
+    HEARTBEAT_PROPERTY,
+    SESSION_CHANGES,
+    SESSION_PREDICTIONS,
+    SESSIONS,
+    SKIPPED_COLUMN,
+    STREAM_PROGRESS,
+    TABLES,
+    Table,
+)
 from sessionization.spark.tables.statements import fill_in
 
+_PLATFORMS = "known_platform"
 
-def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
+
+def refuse_missing_tables(spark: SparkSession, location: TableLocation, session_id_type: str = "bigint") -> None:
     """Check the tables to take over.
 
-    Raises `ConfigurationError` where one is missing, and `CheckpointError` where one has the layout of another release.
+    Raises `ConfigurationError` where one is missing or has session ids of another type, and `CheckpointError` where one
+    has the layout of another release.
     """
     if missing := location.missing(spark, TABLES):
         msg = (
@@ -23,6 +38,12 @@ def refuse_missing_tables(spark: SparkSession, location: TableLocation) -> None:
         )
         raise ConfigurationError(msg)
     location.refuse_other_layout(spark, TABLES)
+    if (found := location.session_id_type(spark)) != session_id_type:
+        msg = (
+            f"--from-sessions: the session ids in {location} are of type {found}, and those of --events of type "
+            f"{session_id_type}: give an event map with the session_id_type of these tables, or another location"
+        )
+        raise ConfigurationError(msg)
 
 
 def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
@@ -32,7 +53,9 @@ def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
             spark.sql(location.set_properties_sql(table, {OWNER_PROPERTY: owner}))
 
 
-def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool) -> None:
+def create_tables(
+    spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool, session_id_type: str = "bigint"
+) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
 
     Creates one new table before the others: if two jobs start at the same moment, only one of them creates it, and the
@@ -43,14 +66,26 @@ def create_tables(spark: SparkSession, location: TableLocation, *, owner: str, m
     (`may_create` is false).
     """
     first, *others = TABLES
+    create_with = session_id_type if may_create else None
     if may_create:
-        _create_or_check(spark, location, first, owner, may_create)
+        _create_or_check(spark, location, first, owner, create_with)
     else:
         others = list(TABLES)
     with ThreadPoolExecutor(len(TABLES)) as pool:
-        checks = [pool.submit(_create_or_check, spark, location, table, owner, may_create) for table in others]
+        checks = [pool.submit(_create_or_check, spark, location, table, owner, create_with) for table in others]
     for check in checks:
         check.result()
+
+
+@retry_on_conflict
+def fit_to_events(spark: SparkSession, location: TableLocation, events: EventMap) -> None:
+    """Add the column for skipped events, and drop a constraint of the first release, which knew two platforms."""
+    if events.skips and SKIPPED_COLUMN.name not in location.read(spark.read, STREAM_PROGRESS).columns:
+        column = f"{SKIPPED_COLUMN.name} {SKIPPED_COLUMN.type} COMMENT '{SKIPPED_COLUMN.comment}'"
+        spark.sql(f"ALTER TABLE {location.sql_name(STREAM_PROGRESS.name)} ADD COLUMNS ({column})")
+    for table in () if is_default(events) else (SESSION_CHANGES, SESSION_PREDICTIONS):
+        if location.exists(spark, table) and f"{CONSTRAINT}{_PLATFORMS}" in location.properties(spark, table):
+            spark.sql(f"ALTER TABLE {location.sql_name(table.name)} DROP CONSTRAINT {_PLATFORMS}")
 
 
 @retry_on_conflict
@@ -65,16 +100,17 @@ def _create_or_check(
     location: TableLocation,
     table: Table,
     owner: str,
-    may_create: bool,  # noqa: FBT001
+    session_id_type: str | None,
 ) -> None:
+    """Create a table, or check its owner; None for `session_id_type` means that it must exist."""
     if not location.exists(spark, table):
-        if not may_create:
+        if session_id_type is None:
             msg = (
                 f"table {table.name} is missing in {location}, but the checkpoint says that it was written: "
                 "bring the table back, or start with a new --checkpoints folder and an empty location for the tables"
             )
             raise CheckpointError(msg)
-        create_table(spark, location, table, owner)
+        create_table(spark, location, table, owner, session_id_type)
     advice = (
         "a second one would double every row; give that checkpoint's folder as --checkpoints, or another location for "
         "the tables"
@@ -82,6 +118,9 @@ def _create_or_check(
     location.check_owner(spark, table, owner, advice)
 
 
-def create_table(spark: SparkSession, location: TableLocation, table: Table, owner: str) -> None:
+def create_table(
+    spark: SparkSession, location: TableLocation, table: Table, owner: str, session_id_type: str = "bigint"
+) -> None:
     """Create a table, unless it exists; `owner` is the checkpoint whose queries will write it."""
-    spark.sql(fill_in(table.statement, location.sql_name, checkpoint=owner))
+    statement = table.statement.replace("  session_id bigint", f"  session_id {session_id_type}")
+    spark.sql(fill_in(statement, location.sql_name, checkpoint=owner))

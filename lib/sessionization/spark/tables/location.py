@@ -138,6 +138,10 @@ class TableLocation:
         rows = spark.sql(f"SHOW TBLPROPERTIES {self.sql_name(table.name)}").collect()
         return {row.key: row.value for row in rows}
 
+    def session_id_type(self, spark: SparkSession) -> str:
+        """The type of the session ids in the tables."""
+        return self.read(spark.read, SESSION_CHANGES).schema["session_id"].dataType.simpleString()
+
     def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
         """The statement that sets properties of a table."""
         written = ", ".join(f"{quoted_text(name)} = {quoted_text(value)}" for name, value in properties.items())

@@ -17,7 +17,7 @@ from sessionization.spark.tables.statements import read_statement
 _COLUMN = re.compile(r"""^  (\w+) ([^'"]+?)( NOT NULL)? COMMENT (['"])(.*)\4,?$""", re.MULTILINE)
 _PROPERTY = re.compile(r"""^  '(\S+)' =\s+(['"])(.*)\2,?$""", re.MULTILINE)
 _PARTITIONS = re.compile(r"^PARTITIONED BY \((.+)\)$", re.MULTILINE)
-_CONSTRAINT = "delta.constraints."
+CONSTRAINT = "delta.constraints."
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,7 +55,7 @@ class Table:
     def constraints(self) -> tuple[tuple[str, str], ...]:
         """The `CHECK` constraints by name."""
         return tuple(
-            (key.removeprefix(_CONSTRAINT), value) for key, value in self.properties if key.startswith(_CONSTRAINT)
+            (key.removeprefix(CONSTRAINT), value) for key, value in self.properties if key.startswith(CONSTRAINT)
         )
 
     @property
@@ -121,6 +121,8 @@ SESSIONS = _read("sessions")
 RAW_EVENTS = _read("raw_events")
 QUARANTINE = _read("quarantine")
 STREAM_PROGRESS = _read("stream_progress")
+SKIPPED_COLUMN = Column("skipped", "bigint", "archive: events that the event map skips")
+"""Added to `stream_progress` at the first start with a map that skips events."""
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
 BACKFILL = Table("sessions_backfill", SESSIONS.columns)
 """Not in `TABLES`: the job backfill, not the stream, writes it, without partitions."""

@@ -13,8 +13,9 @@ from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.newest import newest_update_ms
-from sessionization.spark.input.parse import EVENT_COLUMNS, EventTimeLimits
+from sessionization.spark.input.parse import EventTimeLimits, event_types
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
 from sessionization.spark.job_context import JobContext
@@ -39,7 +40,6 @@ from sessionization.spark.warm_start.remembered_state import (
 _SEED_FOLDER = "seed"
 _UNREAD_FOLDER = "unread"
 _STARTS_FILE = "starts.json"
-_UNREAD_TYPE = ", ".join(f"{name} {type_}" for name, type_ in EVENT_COLUMNS.items())
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +88,9 @@ def warm_start(context: JobContext) -> InitialState:
         if settings.sink.type == "kafka":
             read_position.refuse_unlanded_changes(context)
         if settings.input_folder is not None:
-            read_position.refuse_files_already_read(spark, settings.input_folder, location)
+            read_position.refuse_files_already_read(
+                spark, settings.input_folder, settings.event_map.stream_names, location
+            )
         else:
             starts = read_position.next_offsets(context)
             write_atomically(starts_file, json.dumps(starts))
@@ -100,9 +102,9 @@ def warm_start(context: JobContext) -> InitialState:
     if newest_committed_batch(checkpoint.folder / SESSIONIZE) < 0:
         seed = spark.read.parquet(str(seed_folder))
     elif seed_folder.exists():
-        spark.createDataFrame([], _UNREAD_TYPE).write.mode("overwrite").parquet(str(unread_folder))
+        spark.createDataFrame([], _unread_type(checkpoint.layout)).write.mode("overwrite").parquet(str(unread_folder))
         remove_tree(seed_folder)  # which may leave a part, until a later start
-    return InitialState(seed, starts, changes_version, _stream_unread(spark, unread_folder))
+    return InitialState(seed, starts, changes_version, _stream_unread(spark, unread_folder, checkpoint.layout))
 
 
 def merge_recent_changes(context: JobContext) -> int:
@@ -129,7 +131,7 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
 
     Heartbeats continue after that micro-batch. Its Ends that wait for their Start are in the state.
     """
-    spark, location, checkpoint = context.spark, context.location, context.checkpoint
+    spark, location, settings, checkpoint = context.spark, context.location, context.settings, context.checkpoint
     rules, layout, pinned = checkpoint.in_force.rules, checkpoint.layout, checkpoint.pinned
     span = MemorySpan(newest_clock_ms(spark, location), rules)
     clock = stream_clock(spark, location, span.changes_since_ms, wall_clock_ms())
@@ -137,11 +139,11 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
     since = F.timestamp_millis(F.lit(span.ingested_since_ms(clock)))
     messages = location.read(spark.read, RAW_EVENTS).where(F.col("ingested_at") >= since)
     limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
-    events = without_change(read_events(messages, limits), recent)
+    events = without_change(read_events(messages, limits, settings.event_map), recent)
     entries = stored_entries(location.read(spark.read, SESSIONS), recent)
     state = remembered_state(entries, events, clock, span, layout).persist()
     try:
-        unread = event_columns(state)
+        unread = event_columns(state, layout)
         unread.write.mode("overwrite").parquet(str(unread_folder))
         context.say(f"--from-sessions: {unread.count():,} events that {ARCHIVE} alone had read come first")
         (
@@ -156,12 +158,16 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
         state.unpersist()
 
 
-def _stream_unread(spark: SparkSession, folder: AnyPath) -> DataFrame:
+def _unread_type(layout: StateLayout) -> str:
+    return ", ".join(f"{name} {type_}" for name, type_ in event_types(layout).items())
+
+
+def _stream_unread(spark: SparkSession, folder: AnyPath, layout: StateLayout) -> DataFrame:
     """Stream the events of `store_remembered_state`: the first micro-batch takes them all.
 
     A query never loses a source, so the folder stays when its events are done.
     """
-    return spark.readStream.schema(_UNREAD_TYPE).parquet(glob_escaped(folder))
+    return spark.readStream.schema(_unread_type(layout)).parquet(glob_escaped(folder))
 
 
 def _have_started(checkpoint: Checkpoint) -> bool:

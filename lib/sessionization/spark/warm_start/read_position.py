@@ -4,6 +4,7 @@ Everything here comes from the tables, and nothing is changed.
 """
 
 import os
+from collections.abc import Sequence
 from datetime import timedelta
 
 from pyspark.sql import DataFrame, SparkSession
@@ -20,7 +21,6 @@ from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import changes_topic
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES
-from sessionization.streams import STREAMS
 
 _SCRATCH_FOLDER = "topic_ends"
 _MAX_NAMES = 3
@@ -45,13 +45,15 @@ def refuse_unlanded_changes(context: JobContext) -> None:
         raise ConfigurationError(msg)
 
 
-def refuse_files_already_read(spark: SparkSession, folder: AnyPath, location: TableLocation) -> None:
+def refuse_files_already_read(
+    spark: SparkSession, folder: AnyPath, streams: Sequence[str], location: TableLocation
+) -> None:
     """Raises `ConfigurationError` where the previous job has read, or may have read, a file of the input folder.
 
     A new checkpoint reads every file of its input, so the messages of files already read would be doubled. Retention
     deletes rows of `raw_events`, so the table cannot show whether a file older than its oldest row was read.
     """
-    files = list(input_files(folder))
+    files = list(input_files(folder, streams))
     if not files:
         return
     already_read = _files_already_read(spark, files, location)
@@ -91,7 +93,7 @@ def next_offsets(context: JobContext) -> Offsets | None:
     if oldest_ms is None:
         return None
     options, scratch = client_options(spark, context.settings), context.checkpoint.folder / _SCRATCH_FOLDER
-    topic_range = read_topic_range(spark, options, STREAMS, oldest_ms, scratch)
+    topic_range = read_topic_range(spark, options, context.settings.event_map.stream_names, oldest_ms, scratch)
     starts = topic_range.since
     for (stream, partition), last in sorted(_last_offsets(spark, location, topic_range.ends).items()):
         if topic_range.ends.get(stream, {}).get(partition, 0) <= last:

@@ -18,13 +18,13 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc
-from sessionization.core.events import Event, sort_events
+from sessionization.core.events import Event, SessionId, sort_events
 from sessionization.core.heartbeat_grid import Grid, grid_for_key
 from sessionization.core.session_rules import on_events
 from sessionization.core.session_state import Closed, Live, Rules, SessionState, deadline_ms
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.newest import newest_ms
-from sessionization.spark.input.parse import EVENT_COLUMNS
+from sessionization.spark.input.parse import event_types
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
 from sessionization.spark.replay.archived_events import clocked_rows, record_batches
@@ -158,11 +158,11 @@ def remembered_state(
     return by_device.mapInArrow(resume, "device_id string, text string")
 
 
-def event_columns(rows: DataFrame) -> DataFrame:
-    """The events of `remembered_state`, with the columns `EVENT_COLUMNS`."""
+def event_columns(rows: DataFrame, layout: StateLayout) -> DataFrame:
+    """The events of `remembered_state`, with the columns `parse.EVENT_COLUMNS`."""
     fields = rows.where(IS_EVENT).select(F.from_json("text", "array<string>").alias("field"))
     return fields.select(
-        *(F.col("field")[at].cast(type_).alias(name) for at, (name, type_) in enumerate(EVENT_COLUMNS.items()))
+        *(F.col("field")[at].cast(type_).alias(name) for at, (name, type_) in enumerate(event_types(layout).items()))
     )
 
 
@@ -170,7 +170,7 @@ def _resume_devices(
     batches: Iterable[pa.RecordBatch], clock: MicroBatchClock, span: MemorySpan, layout: StateLayout
 ) -> Iterator[tuple[str, str]]:
     for device_id, rows in groupby(clocked_rows(batches, clock), itemgetter(0)):
-        entries: dict[int, SessionState] = {}
+        entries: dict[SessionId, SessionState] = {}
         texts: dict[Event, str] = {}
         micro_batches: dict[int, list[Event]] = {}
         for _, now_ms, text in rows:
@@ -178,7 +178,7 @@ def _resume_devices(
                 fields = orjson.loads(text)
                 entries[fields["session_id"]] = decode_entry(tuple(fields.get(name) for name in STATE_SCHEMA.names))
             else:
-                _, event = unpack_event(text)
+                _, event = unpack_event(text, layout)
                 texts[event] = text
                 micro_batches.setdefault(now_ms, []).append(event)
         grid = grid_for_key(layout.grouping_key_of(device_id), span.rules.heartbeat_ms)
@@ -187,14 +187,14 @@ def _resume_devices(
         yield from ((device_id, texts[event]) for event in unread)
 
 
-def _entry_text(device_id: str, session_id: int, entry: SessionState) -> str:
+def _entry_text(device_id: str, session_id: SessionId, entry: SessionState) -> str:
     values = dict(zip(STATE_SCHEMA.names, encode_entry(entry), strict=True))
     return orjson.dumps({"device_id": device_id, "session_id": session_id} | values).decode()
 
 
 def resume(
-    entries: Mapping[int, SessionState], micro_batches: Mapping[int, list[Event]], grid: Grid, span: MemorySpan
-) -> tuple[dict[int, SessionState], list[Event]]:
+    entries: Mapping[SessionId, SessionState], micro_batches: Mapping[int, list[Event]], grid: Grid, span: MemorySpan
+) -> tuple[dict[SessionId, SessionState], list[Event]]:
     """A device's sessions at `span.newest_ms`, and the events that were not applied.
 
     An event that changes nothing was applied, or it makes no difference: a repeat, or an End that waits for its Start.
@@ -228,7 +228,7 @@ def _since_ms(entry: SessionState) -> int:
     return entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms
 
 
-def _in_order(entries: Mapping[int, SessionState]) -> dict[int, SessionState]:
+def _in_order(entries: Mapping[SessionId, SessionState]) -> dict[SessionId, SessionState]:
     """The entries with their `closing_order`: by when they were closed."""
     ordered = sorted(entries.items(), key=lambda session: (_since_ms(session[1]), session[0]))
     return {
@@ -237,7 +237,9 @@ def _in_order(entries: Mapping[int, SessionState]) -> dict[int, SessionState]:
     }
 
 
-def _remembered(sessions: Mapping[int, SessionState], now_ms: int, grid: Grid, rules: Rules) -> dict[int, SessionState]:
+def _remembered(
+    sessions: Mapping[SessionId, SessionState], now_ms: int, grid: Grid, rules: Rules
+) -> dict[SessionId, SessionState]:
     """The sessions without the closed ones that a timer has removed by `now_ms`.
 
     An End whose timer was due stays: `session_changes` has no orphaned end of it.
@@ -249,7 +251,7 @@ def _remembered(sessions: Mapping[int, SessionState], now_ms: int, grid: Grid, r
     }
 
 
-def _within_bound(sessions: Mapping[int, SessionState], rules: Rules) -> dict[int, SessionState]:
+def _within_bound(sessions: Mapping[SessionId, SessionState], rules: Rules) -> dict[SessionId, SessionState]:
     """The sessions without the closed ones that are beyond the bound, or later than the live one."""
     order_of_live = (
         (entry.started_ms, session_id) for session_id, entry in sessions.items() if isinstance(entry, Live)

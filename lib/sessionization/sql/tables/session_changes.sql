@@ -2,7 +2,7 @@ CREATE TABLE IF NOT EXISTS ${schema}.session_changes (
   device_id string NOT NULL COMMENT 'device, as reported',
   session_id bigint NOT NULL COMMENT 'session, as reported',
   account_id string COMMENT "account of the session's Start, or of its End where the Start had none",
-  platform string NOT NULL COMMENT 'pc or console: the stream of the Start; of an orphan, of its End',
+  platform string NOT NULL COMMENT 'pc, console or as the event map says: of the Start; of an orphan, of its End',
   change string NOT NULL COMMENT 'started, heartbeat or ended',
   end_reason string COMMENT 'reported, superseded, timed_out or orphaned; null unless ended',
   revision int NOT NULL COMMENT '0 unless a corrected end: 1, 2, ...',
@@ -30,7 +30,6 @@ TBLPROPERTIES (
   -- Every commit may list the log, and writes the unused files into its checkpoints.
   'delta.logRetentionDuration' = 'interval 168 hours',
   'delta.deletedFileRetentionDuration' = 'interval 48 hours',
-  'delta.constraints.known_platform' = "platform IN ('pc', 'console')",
   'delta.constraints.known_change' = "change IN ('started', 'heartbeat', 'ended')",
   'delta.constraints.reason_when_ended' = "(change = 'ended') = (end_reason IS NOT NULL)",
   'delta.constraints.known_reason' =

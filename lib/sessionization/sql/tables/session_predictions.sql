@@ -2,7 +2,7 @@ CREATE TABLE IF NOT EXISTS ${schema}.session_predictions (
   device_id string NOT NULL COMMENT 'device, as reported',
   session_id bigint NOT NULL COMMENT 'session, as reported',
   account_id string COMMENT "account of the session's Start",
-  platform string NOT NULL COMMENT 'pc or console',
+  platform string NOT NULL COMMENT 'pc, console or as the event map says',
   started_at timestamp NOT NULL COMMENT 'event time of the Start',
   as_of timestamp NOT NULL COMMENT "the instant of the forecast: the stream's newest micro-batch",
   age_ms bigint NOT NULL COMMENT 'as_of - started_at',
@@ -20,7 +20,6 @@ TBLPROPERTIES (
   'delta.checkpointInterval' = '100',
   'delta.logRetentionDuration' = 'interval 6 hours',
   'delta.deletedFileRetentionDuration' = 'interval 6 hours',
-  'delta.constraints.known_platform' = "platform IN ('pc', 'console')",
   'delta.constraints.known_source' = "source IN ('model', 'baseline')",
   'delta.constraints.quantiles_increase' =
     '0 <= remaining_p10_ms AND remaining_p10_ms <= remaining_p50_ms AND remaining_p50_ms <= remaining_p90_ms'

@@ -2,7 +2,7 @@ CREATE TABLE IF NOT EXISTS ${schema}.sessions (
   device_id string NOT NULL COMMENT 'device, as reported',
   session_id bigint NOT NULL COMMENT 'session, as reported',
   account_id string COMMENT 'account of the Start, else of the end shown',
-  platform string NOT NULL COMMENT 'pc or console',
+  platform string NOT NULL COMMENT 'pc, console or as the event map says',
   status string NOT NULL COMMENT 'live until an end is known, then ended',
   started_at timestamp COMMENT 'event time of the Start; null while only an End is known',
   ended_at timestamp COMMENT 'event time of the end; null while live',

@@ -4,7 +4,7 @@
 -- recent_concurrent_sessions is the same query over fewer sessions.
 CREATE OR REPLACE VIEW ${schema}.concurrent_sessions (
   minute COMMENT 'of event time',
-  platform COMMENT 'pc or console',
+  platform COMMENT 'pc, console or as the event map says',
   sessions COMMENT 'sessions that touched the minute',
   peak COMMENT 'the most sessions at one instant of the minute'
 )

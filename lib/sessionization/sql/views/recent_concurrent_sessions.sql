@@ -3,7 +3,7 @@
 -- sessions that ever were.
 CREATE OR REPLACE VIEW ${schema}.recent_concurrent_sessions (
   minute COMMENT 'of event time',
-  platform COMMENT 'pc or console',
+  platform COMMENT 'pc, console or as the event map says',
   sessions COMMENT 'sessions that touched the minute',
   peak COMMENT 'the most sessions at one instant of the minute'
 )

@@ -3,7 +3,7 @@
 CREATE OR REPLACE VIEW ${schema}.session_flow (
   change_date COMMENT 'UTC date of the minute',
   minute COMMENT 'of processing',
-  platform COMMENT 'pc or console',
+  platform COMMENT 'pc, console or as the event map says',
   started COMMENT 'changes of the kind started',
   ended_reported COMMENT 'sessions that an End of theirs ended',
   ended_superseded COMMENT "sessions that the device's next Start ended",

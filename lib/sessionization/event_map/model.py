@@ -1,0 +1,207 @@
+"""The event map: what the messages of a studio mean. `--events NAME|FILE` names one, and it is checked once, here.
+
+The parser, the simulator, the checkpoint and the jobs that read the archive take streams and fields from it.
+docs/your-own-events.md explains each field.
+"""
+
+import re
+from collections.abc import Iterator, Mapping
+from itertools import combinations
+from typing import Annotated, Any, ClassVar, Literal, Self
+
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    Field,
+    Tag,
+    model_validator,
+)
+from pydantic import Discriminator as ChosenBy
+
+from sessionization.event_map.field_path import FieldPath, Names, names_of
+
+PAGE = "docs/your-own-events.md"
+_STREAM = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,248}")
+CONSTANT, FROM_A_FIELD = "constant", "from a field"
+
+
+def _check_stream(name: str) -> str:
+    if _STREAM.fullmatch(name) is None:
+        msg = (
+            f"{name!r} cannot be a topic and a folder: write at most 249 of the characters a-z, A-Z, 0-9, '.', '_' and "
+            "'-', first a letter or a digit"
+        )
+        raise ValueError(msg)
+    return name
+
+
+def _as_parts(value: object) -> object:
+    """The paths of an id: one, or the parts of a composite id."""
+    if isinstance(value, str):
+        return (value,)
+    if isinstance(value, list | tuple) and value:
+        return value
+    msg = f"{value!r} is no path: write one, or a list of paths for an id of several parts"
+    raise ValueError(msg)
+
+
+def _as_list(value: object) -> object:
+    if not isinstance(value, list | tuple):
+        msg = f"{value!r} is no list: write [NAME, NAME]"
+        raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
+    return value
+
+
+class _Part(BaseModel):
+    """A mapping in the file. A field that is not known is refused with the names of those that are."""
+
+    model_config = ConfigDict(frozen=True)
+    not_yet: ClassVar[Names] = ()
+    """Names that the format has, and this release does not."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _check_names(cls, content: object) -> object:
+        if not isinstance(content, Mapping):
+            msg = f"has no fields: write them below it, as {PAGE} shows"
+            raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
+        for name in content:
+            if name in cls.not_yet:
+                msg = f"{name} is not supported yet: leave it out"
+                raise ValueError(msg)
+            if name not in cls.model_fields:
+                msg = f"{name} is not known: there are {', '.join(cls.model_fields)}"
+                raise ValueError(msg)
+        return content
+
+
+IdPaths = Annotated[tuple[FieldPath, ...], BeforeValidator(_as_parts)]
+Text = Annotated[str, Field(min_length=1, max_length=256)]
+Kind = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
+
+
+class PlatformField(_Part):
+    """The platform of a message, from the text of a field."""
+
+    path: FieldPath
+    values: Annotated[dict[Text, Text], Field(min_length=1)]
+
+
+class Stream(_Part):
+    """A topic or folder of messages."""
+
+    not_yet = ("table", "value", "ingested_at")
+
+    platform: Annotated[
+        Annotated[Text, Tag(CONSTANT)] | Annotated[PlatformField, Tag(FROM_A_FIELD)],
+        ChosenBy(lambda value: CONSTANT if isinstance(value, str) else FROM_A_FIELD),
+    ]
+    device_id: IdPaths | None = None
+    session_id: IdPaths | None = None
+
+
+class Kinds(_Part):
+    """The texts of the field `event`, by what they mean."""
+
+    start: Annotated[Kind, Field(min_length=1)]
+    end: Annotated[Kind, Field(min_length=1)]
+    activity: Kind = ()
+
+    @model_validator(mode="after")
+    def _check_kinds(self) -> Self:
+        for one, other in combinations(("start", "end", "activity"), 2):
+            if both := sorted({*getattr(self, one)} & {*getattr(self, other)}):
+                msg = f"{both[0]} is in {one} and in {other}: leave it in one of them"
+                raise ValueError(msg)
+        return self
+
+
+class EventTime(_Part):
+    """The event time, and how it is written."""
+
+    path: FieldPath
+    format: Literal["iso8601", "iso8601_basic_offset", "epoch_ms", "epoch_s"]
+
+
+class Foreground(_Part):
+    """The time in the foreground, and its unit."""
+
+    path: FieldPath
+    unit: Literal["s", "ms"]
+
+
+class EventMap(_Part):
+    """What messages mean: the streams that they come in, and where each message has what the rules need."""
+
+    not_yet = ("title", "keep", "value", "ingested_at")
+
+    version: Literal["1"]
+    streams: Annotated[dict[Annotated[str, AfterValidator(_check_stream)], Stream], Field(min_length=1)]
+    device_id: IdPaths | None = None
+    session_id: IdPaths | None = None
+    session_id_type: Literal["integer", "text"] = "integer"
+    event: FieldPath
+    kinds: Kinds
+    other_events: Literal["quarantine", "skip"] = "quarantine"
+    event_time: EventTime
+    account_id: FieldPath | None = None
+    foreground_s: Foreground | None = None
+
+    @model_validator(mode="after")
+    def _check_together(self) -> Self:
+        for name, stream in self.streams.items():
+            for field in ("device_id", "session_id"):
+                if getattr(stream, field) is None and getattr(self, field) is None:
+                    msg = f"streams.{name}.{field} is missing: give it there, or as {field} for all streams"
+                    raise ValueError(msg)
+            if len(self.session_id_of(name)) > 1 and not self.has_text_ids:
+                msg = f"session_id of several parts, as in the stream {name}, needs session_id_type: text: add it"
+                raise ValueError(msg)
+        paths = {path: ".".join(path) for path in self.paths()}
+        if inner := [path for path in paths if any(path[:length] in paths for length in range(1, len(path)))]:
+            outer = next(path for path in paths if path == inner[0][: len(path)])
+            msg = f"{paths[inner[0]]} is below {paths[outer]}, which has a value itself: correct one of the paths"
+            raise ValueError(msg)
+        places = {".".join(path[:length]) for path in paths for length in range(1, len(path) + 1)}
+        spelled = {place.lower(): place for place in sorted(places)}
+        if other := [place for place in sorted(places) if spelled[place.lower()] != place]:
+            msg = f"{other[0]} and {spelled[other[0].lower()]} differ in upper and lower case alone: write one of them"
+            raise ValueError(msg)
+        return self
+
+    @property
+    def stream_names(self) -> Names:
+        return tuple(self.streams)
+
+    @property
+    def has_text_ids(self) -> bool:
+        """Whether session ids are text, not integers."""
+        return self.session_id_type == "text"
+
+    def device_id_of(self, stream: str) -> tuple[Names, ...]:
+        """The paths of a stream's device id: one, or the parts of a composite id."""
+        return tuple(map(names_of, self.streams[stream].device_id or self.device_id or ()))
+
+    def session_id_of(self, stream: str) -> tuple[Names, ...]:
+        """The paths of a stream's session id, likewise."""
+        return tuple(map(names_of, self.streams[stream].session_id or self.session_id or ()))
+
+    def paths(self) -> Iterator[Names]:
+        """Every path, one that is used twice also twice."""
+        for name, stream in self.streams.items():
+            yield from (*self.device_id_of(name), *self.session_id_of(name))
+            if isinstance(stream.platform, PlatformField):
+                yield names_of(stream.platform.path)
+        optional = (self.account_id, self.foreground_s.path if self.foreground_s else None)
+        yield from (names_of(path) for path in (self.event, self.event_time.path, *optional) if path)
+
+    @property
+    def skips(self) -> bool:
+        """Whether some events are skipped, not quarantined: other ones, or those of activity."""
+        return self.other_events == "skip" or bool(self.kinds.activity)
+
+    def stored(self) -> dict[str, Any]:
+        """The content as a checkpoint stores it."""
+        return self.model_dump(mode="json", exclude_none=True)

@@ -1,0 +1,202 @@
+"""Event maps: each mistake is one line with its place, and two maps are compared field by field."""
+
+import re
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from sessionization.command_line.parser import read_settings
+from sessionization.errors import ConfigurationError
+from sessionization.event_map.changes import differences, refuse_other_ids
+from sessionization.event_map.field_path import names_of
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, is_default, package_map, read_event_map
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from tests.support import wire
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, map_of
+
+FOLDERS = ("--input=i", "--warehouse=w", "--checkpoints=c")
+
+
+def without_defaults(events: EventMap) -> dict[str, Any]:
+    """The content of a map as a person writes it, for one with an id of one part in each stream."""
+    content = events.model_dump(mode="json", exclude_defaults=True)
+    for stream in content["streams"].values():
+        [stream["device_id"]] = stream["device_id"]
+    [content["session_id"]] = content["session_id"]
+    return content
+
+
+def test_the_default_map_is_the_one_of_the_contract() -> None:
+    default = package_map(DEFAULT)
+    assert without_defaults(default) == wire.DEFAULT | {"version": "1"}
+    assert is_default(default)
+    assert default.stream_names == ("pc_sessions", "console_sessions")
+
+
+def test_a_stream_has_its_own_ids_or_those_of_all_streams() -> None:
+    events = map_of(HANDHELD)
+    assert events.device_id_of("phones") == (("phone",),)
+    assert events.device_id_of("tablets") == (("maker",), ("serial no?",))
+    assert (events.session_id_of("phones"), events.session_id_of("tablets")) == ((("sid",),), (("run", "id"),))
+    assert not is_default(events)
+
+
+@pytest.mark.parametrize(
+    ("path", "names"),
+    [
+        ("a", ("a",)),
+        ("a.b.c", ("a", "b", "c")),
+        ('"a.b".c', ("a.b", "c")),
+        ('a."b[0]"', ("a", "b[0]")),
+        ("a b.ü", ("a b", "ü")),
+        ("$a.`b`", ("$a", "`b`")),
+    ],
+)
+def test_a_path_is_names_joined_by_dots(path: str, names: tuple[str, ...]) -> None:
+    assert names_of(path) == names
+    events = map_of(OFFSETS.replace("device_id: id", f"device_id: '{path}'").replace("event: kind", f"event: '{path}'"))
+    assert names_of(events.event) == names
+
+
+def test_the_same_path_in_other_quotes_is_the_same() -> None:
+    quoted, plain = (map_of(OFFSETS.replace("event: kind", f"event: {path}")) for path in ("'\"a\".b'", "a.b"))
+    assert quoted == plain
+
+
+LINES = {  # what is replaced in the map, by what, and the message
+    ("version: 1", "version: 2"): "version '2' is not known: write '1'",
+    ("version: 1\n", ""): "version is missing: write it as docs/your-own-events.md shows",
+    ("version: 1", "versions: 1"): "versions is not known: there are version, streams, device_id",
+    ("version: 1", "version: 1\ntitle: game"): "title is not supported yet: leave it out",
+    ("version: 1", "version: 1\nkeep: {country: geo.country}"): "keep is not supported yet: leave it out",
+    ("version: 1", "version: 1\nsession_id_type: uuid"): "session_id_type 'uuid' is not known: write 'integer' or",
+    ("version: 1", "version: 1\nversion: 1"): " line 3: version is there twice: write it as",
+    ("platform: pc", "platform: pc, table: t"): "streams.games table is not supported yet: leave it out",
+    ("platform: pc", "platform: pc, devices: id"): "streams.games devices is not known: there are platform, device_id,",
+    ("platform: pc", "device_id: id"): "streams.games.platform is missing: write it as",
+    ("platform: pc", "platform: {path: os}"): "streams.games.platform.values is missing",
+    ("platform: pc", "platform: {path: os, values: {}}"): "streams.games.platform.values {} does not fit",
+    ("platform: pc", "platform: {path: 'os.', values: {a: b}}"): "streams.games.platform.path 'os.' is no path",
+    ("platform: pc", "platform: [pc]"): "streams.games.platform has no fields: write them below it",
+    ("{games: {platform: pc}}", "[games]"): "streams ['games'] does not fit: ",
+    ("{games: {platform: pc}}", "{}"): "streams {} does not fit: ",
+    ("{games: {platform: pc}}", "{games: pc}"): "streams.games has no fields: write them below it",
+    ("games:", "'a/b':"): "streams.a/b 'a/b' cannot be a topic and a folder: write at most 249 of",
+    ("games:", "_games:"): "streams._games '_games' cannot be a topic and a folder: ",
+    ("device_id: id\n", ""): "streams.games.device_id is missing: give it there, or as device_id for all streams",
+    ("device_id: id", "device_id: []"): "device_id [] is no path: write one, or a list of paths for an id of several",
+    ("device_id: id", "device_id: {path: id}"): "device_id {'path': 'id'} is no path: ",
+    ("device_id: id", "device_id: [id, a..b]"): "device_id 'a..b' is no path: write names joined by dots, a name with",
+    ("device_id: id", "device_id: devices[0].id"): "device_id 'devices[0].id' is no path: ",
+    ("session_id: sid", "session_id: [sid, id]"): "session_id of several parts, as in the stream games, needs",
+    ("event: kind", "event: ''"): "event '' is no path: ",
+    ("event: kind", "event: ' kind'"): "event ' kind' is no path: ",
+    ("event: kind", "event: '\"kind'"): "event '\"kind' is no path: ",
+    ("event: kind", "event: [kind]"): "event ['kind'] does not fit: ",
+    ("event: kind", "event: SID"): "SID and sid differ in upper and lower case alone: write one of them",
+    ("event: kind", "event: sid.kind"): "sid.kind is below sid, which has a value itself: correct one of the paths",
+    ("kinds: {start: [open], end: [close]}", "kinds: open"): "kinds has no fields: write them below it",
+    ("start: [open]", "start: open"): "kinds.start 'open' is no list: write [NAME, NAME]",
+    ("start: [open]", "start: []"): "kinds.start [] does not fit: ",
+    ("start: [open]", "start: [close]"): "kinds close is in start and in end: leave it in one of them",
+    ("start: [open]", "start: [open], activity: [close]"): "kinds close is in end and in activity: leave it in one of",
+    (", end: [close]", ""): "kinds.end is missing",
+    ("version: 1", "version: 1\nother_events: drop"): "other_events 'drop' is not known: write 'quarantine' or 'skip'",
+    ("event_time: {path: at, format: iso8601_basic_offset}", "event_time: at"): "event_time has no fields: write them",
+    ("format: iso8601_basic_offset", "format: epoch"): "event_time.format 'epoch' is not known: write 'iso8601', ",
+    (", format: iso8601_basic_offset", ""): "event_time.format is missing",
+    ("version: 1", "version: 1\nforeground_s: {path: fg, unit: min}"): "foreground_s.unit 'min' is not known: write",
+    ("version: 1", "version: 1\naccount_id: a."): "account_id 'a.' is no path: ",
+}
+
+
+@pytest.mark.parametrize(("change", "message"), LINES.items(), ids=[f"{was} -> {now}" for was, now in LINES])
+def test_a_mistake_is_one_line_with_the_file_and_the_place(
+    tmp_path: Path, change: tuple[str, str], message: str
+) -> None:
+    file = tmp_path / "my.yml"
+    assert change[0] in OFFSETS
+    file.write_text(OFFSETS.replace(*change, 1))
+    between = "" if message.startswith(" line") else ": "
+    with pytest.raises(ConfigurationError, match=f"^--events {file}{between}{re.escape(message)}") as error:
+        read_settings(SessionizeSettings, (*FOLDERS, f"--events={file}"))
+    assert "\n" not in str(error.value)
+    assert error.value.exit_code == 2
+
+
+@pytest.mark.parametrize(
+    ("content", "message"),
+    [
+        (b"", ": has no fields: write them below it, as docs/your-own-events.md shows"),
+        (b"- a", ": has no fields: "),
+        (b"streams: {", " line 1: "),
+        (b"\xff", " cannot be read (it is not UTF-8): name a file as docs/your-own-events.md shows"),
+    ],
+)
+def test_a_file_that_is_no_map_is_named(tmp_path: Path, content: bytes, message: str) -> None:
+    file = tmp_path / "my.yml"
+    file.write_bytes(content)
+    with pytest.raises(ConfigurationError, match=f"^--events {file}{re.escape(message)}"):
+        read_event_map(str(file))
+
+
+def test_an_unknown_name_is_told_the_maps_of_the_package() -> None:
+    with pytest.raises(ConfigurationError, match=r"^--events unreal is no file, .* there are default$"):
+        read_settings(SessionizeSettings, (*FOLDERS, "--events=unreal"))
+
+
+def test_the_settings_have_the_map_of_the_option_or_of_the_file(tmp_path: Path) -> None:
+    (tmp_path / "my.yml").write_text(ARCADE)
+    (tmp_path / "settings.yml").write_text(f"events: {tmp_path / 'my.yml'}\n")
+    assert read_settings(SessionizeSettings, FOLDERS).event_map == package_map(DEFAULT)
+    for given in (f"--events={tmp_path / 'my.yml'}", f"--settings={tmp_path / 'settings.yml'}"):
+        settings = read_settings(SessionizeSettings, (*FOLDERS, given))
+        assert settings.event_map == map_of(ARCADE)
+        assert settings.topics == ("arcade",)
+
+
+@pytest.mark.parametrize("text", [ARCADE, HANDHELD, LOBBY, OFFSETS])
+def test_a_map_is_the_same_after_it_was_stored(text: str) -> None:
+    events = map_of(text)
+    assert EventMap.model_validate(events.stored()) == events
+
+
+def test_the_differences_of_two_maps_are_named_by_field() -> None:
+    former = map_of(HANDHELD)
+    changed = HANDHELD.replace("end: [close]", "end: [close, quit]").replace("iPadOS: tablet", "iPadOS: pad")
+    assert differences(map_of(f"{changed}account_id: user\n"), former) == [
+        "account_id is user, was not given",
+        "kinds.end is [close, quit], was [close]",
+        "streams.tablets.platform.values.iPadOS is pad, was tablet",
+    ]
+    assert differences(former, former) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "message"),
+    [
+        ("device_id: phone", "device_id: id", "streams.phones.device_id was [phone], and is [id]: ids never change"),
+        (
+            '[maker, "serial no?"]',
+            '["serial no?", maker]',
+            "streams.tablets.device_id was [maker, serial no?]",
+        ),
+        ("session_id: run.id", "session_id: run.no", "streams.tablets.session_id was [run.id], and is [run.no]"),
+        ("session_id: sid", "session_id: no", "streams.phones.session_id was [sid], and is [no]"),
+        ("session_id: sid", "session_id: sid\nsession_id_type: text", "session_id_type was integer, and is text: ids"),
+        ("  phones:", "  telephones:", "streams.phones is gone: streams may be added, and none may go"),
+        ("  phones:", "  watches: {platform: watch, device_id: id}\n  phones:", None),
+        ("platform: mobile, device_id: phone}", "platform: phone, device_id: phone}", None),
+        (", session_id: run.id}", ", session_id: run.id}\ndevice_id: any", None),
+    ],
+)
+def test_ids_never_change_and_streams_may_be_added(was: str, now: str, message: str | None) -> None:
+    assert was in HANDHELD
+    changed = map_of(HANDHELD.replace(was, now, 1))
+    if message is None:
+        refuse_other_ids(changed, map_of(HANDHELD))
+    else:
+        with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
+            refuse_other_ids(changed, map_of(HANDHELD))
