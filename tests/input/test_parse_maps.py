@@ -8,7 +8,8 @@ import yaml
 from pyspark.sql import Row, SparkSession
 
 from sessionization.core.events import Start
-from sessionization.spark.input.parse import EVENT_COLUMNS, SKIPPED, parse, valid_events
+from sessionization.message_limits import SKIPPED
+from sessionization.spark.input.parse import EVENT_COLUMNS, parse, valid_events
 from tests.support.event_maps import ARCADE, HANDHELD, OFFSETS, map_of
 from tests.support.wire import read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS

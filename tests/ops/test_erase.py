@@ -10,9 +10,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.message_limits import EventTimeLimits
 from sessionization.ops import erase as ops
 from sessionization.ops.maintenance_settings import EraseSettings
-from sessionization.spark.input.parse import EventTimeLimits, parse
+from sessionization.spark.input.parse import parse
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext, to_session_changes
 from sessionization.spark.tables.location import TableLocation

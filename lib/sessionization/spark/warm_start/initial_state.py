@@ -11,10 +11,11 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
+from sessionization.message_limits import EventTimeLimits
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.engine.newest import newest_update_ms
-from sessionization.spark.input.parse import EVENT_COLUMNS, EventTimeLimits
+from sessionization.spark.input.parse import EVENT_COLUMNS
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
 from sessionization.spark.job_context import JobContext
