@@ -112,6 +112,6 @@ def test_without_any_message_the_report_says_so() -> None:
     assert lines_of(ARCADE, "arcade") == [
         "0 messages: 0 events, 0 skipped, 0 would go to quarantine",
         "kinds: none, for type holds no text",
-        "kinds that were never there: session_end, session_start, session_resume",
+        "kinds that were never there: session_start, session_resume, session_end",
     ]
     assert GAME["type"] in lines_of(ARCADE, "arcade", game())[1]

@@ -58,7 +58,8 @@ def read_message(value: bytes, stream: str, ingested_ms: int, events: EventMap, 
 
     def reasons() -> Iterator[str]:
         is_known = is_end or kind in events.kinds.start
-        if events.skips and kind is not None and not is_known:
+        is_other = kind is not None and not is_known
+        if kind in events.kinds.activity or (is_other and events.other_events == "skip"):
             yield SKIPPED
         if any(len(text) > MAX_ID_CODE_POINTS for text in (*parts, device_id, account_id) if text is not None):
             yield "oversized"

@@ -78,7 +78,7 @@ def report_on(messages: Iterable[Message], events: EventMap, limits: EventTimeLi
 
 def _kinds(readings: Sequence[Reading], events: EventMap) -> Iterator[str]:
     """How often each kind of event is there, and what the map takes it for."""
-    meaning = dict.fromkeys(events.kinds.end, "end") | dict.fromkeys(events.kinds.start, "start")
+    meaning = {kind: name for name in ("start", "end", "activity") for kind in getattr(events.kinds, name)}
     found = Counter(reading.kind for reading in readings if reading.kind is not None)
     counted = [f"{_shown(kind)} {count:,} ({meaning.get(kind, 'other')})" for kind, count in found.most_common()]
     if len(counted) > _MOST_KINDS:
