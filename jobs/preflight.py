@@ -1,8 +1,13 @@
-"""Check what the sessionize job needs, in the place where it will run: `python jobs/preflight.py --help`."""
+"""Check what the sessionize job needs, in the place where it will run: `python jobs/preflight.py --help`.
+
+With --sample FILE, say what an event map understands of a file of messages instead, without Spark.
+"""
 
 import contextlib
+import sys
 
 from sessionization.command_line.parser import run_job, say_on_stdout
+from sessionization.sample.sample_job import SampleSettings, describe_sample
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
@@ -16,5 +21,11 @@ def main(settings: SessionizeSettings, _say: Say) -> None:
     preflight(settings, say_on_stdout)
 
 
+def sample(settings: SampleSettings, _say: Say) -> None:
+    describe_sample(settings, say_on_stdout)
+
+
 if __name__ == "__main__":
+    if any(word.partition("=")[0] == "--sample" for word in sys.argv):
+        run_job(sample, SampleSettings, "preflight")
     run_job(main, SessionizeSettings, "preflight")

@@ -11,11 +11,11 @@ from hypothesis import strategies as st
 from pyspark.sql import SparkSession
 
 from sessionization.hadoop_path import HadoopPath
+from sessionization.message_limits import MAX_VALUE_BYTES
 from sessionization.spark.checkpoint.take_log import take_numbers
 from sessionization.spark.input import message_lines
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.message_lines import read_lines
-from sessionization.spark.input.parse import MAX_VALUE_BYTES
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.taken_lines import read_taken_files
 

@@ -11,23 +11,16 @@ from pyspark.sql import Row, SparkSession
 
 from sessionization.core.events import Start
 from sessionization.event_map.reading import package_map
-from sessionization.spark.input.parse import EVENT_COLUMNS, SKIPPED, parse, valid_events
+from sessionization.message_limits import SKIPPED
+from sessionization.spark.input.parse import EVENT_COLUMNS, parse, valid_events
 from tests.simulate.simulated import play, written
-from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, map_of
+from tests.support.event_maps import ARCADE, LOBBY, map_of
 from tests.support.wire import DEFAULT, read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS
-from tests.support.wire_maps import ARCADE_CASES, HALL_CASES, OFFSET_CASES, PHONE_CASES, ROOM_CASES, TABLET_CASES, Case
+from tests.support.wire_maps import CASES
 
 pytestmark = pytest.mark.spark
 
-CASES: dict[tuple[str, str], dict[str, Case]] = {
-    (ARCADE, "arcade"): ARCADE_CASES,
-    (HANDHELD, "phones"): PHONE_CASES,
-    (HANDHELD, "tablets"): TABLET_CASES,
-    (OFFSETS, "games"): OFFSET_CASES,
-    (LOBBY, "rooms"): ROOM_CASES,
-    (LOBBY, "halls"): HALL_CASES,
-}
 NAMED = [(text, stream, name) for (text, stream), cases in CASES.items() for name in cases]
 IDS = [f"{stream}: {name}" for _, stream, name in NAMED]
 

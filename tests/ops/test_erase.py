@@ -9,9 +9,10 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from sessionization.errors import CheckpointError, ConfigurationError
+from sessionization.message_limits import EventTimeLimits
 from sessionization.ops import erase as ops
 from sessionization.ops.maintenance_settings import EraseSettings
-from sessionization.spark.input.parse import EventTimeLimits, parse
+from sessionization.spark.input.parse import parse
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (

@@ -1,6 +1,8 @@
 """The preflight says of each thing that the job needs whether it is there, and leaves nothing behind."""
 
 import errno
+import json
+import os
 import re
 import threading
 from collections.abc import Callable
@@ -19,10 +21,11 @@ from sessionization.spark.input import kafka_source
 from sessionization.spark.tables.location import TableLocation
 from tests.support.failing import failing_with
 from tests.support.settings import settings_of
+from tests.support.wire_cases import INGESTED_MS, START
 
 pytestmark = pytest.mark.spark
 
-CHECKS = ["storage", "input", "tables", "lease", "stream"]
+CHECKS = ["storage", "input", "tables", "lease", "stream", "messages"]
 
 
 def settings(folder: Path, **given: Any) -> SessionizeSettings:
@@ -56,7 +59,9 @@ def run(settings: SessionizeSettings) -> dict[str, tuple[bool, str]]:
 def folder(tmp_path: Path) -> Path:
     """A folder in which a job would find its input, and an empty folder for its checkpoint."""
     (tmp_path / "input" / "pc_sessions").mkdir(parents=True)
-    (tmp_path / "input" / "pc_sessions" / "1.json").write_text("{}\n")
+    file = tmp_path / "input" / "pc_sessions" / "1.json"
+    file.write_text(json.dumps(START) + "\n")
+    os.utime(file, ns=(INGESTED_MS * 1_000_000,) * 2)
     (tmp_path / "input" / "pc_sessions" / "a.csv").touch()
     (tmp_path / "checkpoints").mkdir()
     return tmp_path

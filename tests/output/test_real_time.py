@@ -15,10 +15,11 @@ from pyspark.sql import functions as F
 
 from sessionization.errors import ConfigurationError
 from sessionization.job.sessionize_job import run
+from sessionization.message_limits import EventTimeLimits
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.kafka_source import client_options
-from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.input.source import read_messages
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time

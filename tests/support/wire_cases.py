@@ -3,7 +3,7 @@
 import json
 from datetime import UTC, datetime, timedelta
 
-from sessionization.spark.input.parse import MAX_VALUE_BYTES, EventTimeLimits
+from sessionization.message_limits import MAX_VALUE_BYTES, EventTimeLimits
 
 INGESTED = datetime(2026, 11, 21, 12, 0, 0, 500_000, tzinfo=UTC)
 INGESTED_MS = int(INGESTED.timestamp() * 1000)

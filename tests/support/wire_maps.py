@@ -4,6 +4,7 @@ import json
 from copy import deepcopy
 from typing import Any
 
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS
 from tests.support.wire_cases import INGESTED_MS
 
 NOW_S = INGESTED_MS // 1_000
@@ -205,3 +206,13 @@ ROOM_CASES: dict[str, Case] = {
     "a long part and no other": (hall(None, visit=LONG), "oversized"),
     "long parts together": (hall("y" * 200, visit="x" * 200), "oversized"),
 }
+
+CASES: dict[tuple[str, str], dict[str, Case]] = {
+    (ARCADE, "arcade"): ARCADE_CASES,
+    (HANDHELD, "phones"): PHONE_CASES,
+    (HANDHELD, "tablets"): TABLET_CASES,
+    (OFFSETS, "games"): OFFSET_CASES,
+    (LOBBY, "rooms"): ROOM_CASES,
+    (LOBBY, "halls"): HALL_CASES,
+}
+"""By map and stream."""

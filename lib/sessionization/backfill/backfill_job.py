@@ -18,6 +18,7 @@ from sessionization.errors import CheckpointError, DifferenceError
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.hadoop_path import AnyPath
+from sessionization.message_limits import EventTimeLimits
 from sessionization.say import Say
 from sessionization.settings.sessionize_settings import RuleSettings
 from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
@@ -26,7 +27,6 @@ from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
-from sessionization.spark.input.parse import EventTimeLimits
 from sessionization.spark.replay.archived_events import read_events, replayed_changes
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, stream_clock
 from sessionization.spark.tables import rollup

@@ -20,8 +20,9 @@ from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.files import write_atomically
+from sessionization.message_limits import EventTimeLimits
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import last_engine_progress

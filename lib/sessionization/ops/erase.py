@@ -13,6 +13,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.errors import ConfigurationError
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, package_map
+from sessionization.message_limits import EventTimeLimits
 from sessionization.ops.account_search import Keys, json_names_account, malformed_text_names_account
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
@@ -20,7 +21,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import refuse_backlog
 from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
-from sessionization.spark.input.parse import EventTimeLimits, parse
+from sessionization.spark.input.parse import parse
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
 from sessionization.spark.tables.location import TableLocation

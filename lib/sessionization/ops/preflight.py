@@ -31,7 +31,11 @@ from sessionization.files import is_on_local_disk, remove_tree, replace_verified
 from sessionization.hadoop_path import AnyPath
 from sessionization.job.preparation import plain_errors, refuse_unreadable_input
 from sessionization.job.shutdown import stop_query, wait_until_idle
+from sessionization.message_limits import EventTimeLimits
+from sessionization.ops.message_sample import sample_messages
 from sessionization.ops.state_reader import StateReader
+from sessionization.sample.sample_job import MOST_MESSAGES
+from sessionization.sample.sample_report import report_on
 from sessionization.say import Say
 from sessionization.settings.kafka_options import uses_service_credential
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -42,7 +46,7 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.kafka_source import check_topics
-from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.stream_folders import list_folder
 from sessionization.spark.input.ticks import tick_stream
@@ -81,6 +85,10 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
             stack.enter_context(session_for_uris(settings, say))
             spark = stack.enter_context(job_session(settings=settings))
         failed = [name for name, check in _checks(spark, settings, say).items() if not _passes(name, check, say)]
+        if {"input", "topics"}.isdisjoint(failed) and not _passes(
+            "messages", partial(check_messages, spark, settings, say), say
+        ):
+            failed.append("messages")
         if "storage" not in failed:
             remove_tree(folder)
         if "/Volumes/" in (destination := spark.conf.get(_LOG_DESTINATION, "") or ""):
@@ -178,6 +186,21 @@ def check_topics_and_policy(spark: SparkSession, settings: SessionizeSettings, s
     check_topics(spark, settings, settings.topics)
     refuse_compacted_topics(spark, settings, settings.topics, lambda text: say(f"warning  topics: {text}"))
     return f"{', '.join(settings.topics)} can be read"
+
+
+def check_messages(spark: SparkSession, settings: SessionizeSettings, say: Say) -> str:
+    """Print what the event map understands of a sample of the messages that are there."""
+    messages = sample_messages(spark, settings, MOST_MESSAGES)
+    if not messages:
+        return "there are none so far"
+    limits = EventTimeLimits(settings.rules.max_clock_skew_ms, settings.rules.max_event_age_ms)
+    report = report_on(messages, settings.event_map, limits)
+    for line in report.lines:
+        say(f"         messages: {line}")
+    if not report.events:
+        msg = f"--events {settings.events} makes no event of them: correct the map (docs/your-own-events.md)"
+        raise ConfigurationError(msg)
+    return f"{report.events:,} of {len(messages):,} are events"
 
 
 def check_output_topic(spark: SparkSession, settings: SessionizeSettings) -> str:

@@ -18,10 +18,11 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from sessionization.core.session_state import RulesInForce
+from sessionization.message_limits import EventTimeLimits
 from sessionization.settings.sessionize_settings import KafkaSource
 from sessionization.spark.checkpoint.folder import ARCHIVE
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.input.source import read_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.job_context import JobContext

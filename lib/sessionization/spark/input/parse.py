@@ -1,7 +1,6 @@
 """Parse messages into valid events, or give a quarantine reason. Native columns only, no Python per row."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from functools import reduce
 from typing import Any
 
@@ -11,14 +10,10 @@ from pyspark.sql import functions as F
 from sessionization.event_map.field_path import Names, names_of
 from sessionization.event_map.model import EventMap, PlatformField, Stream
 from sessionization.event_map.reading import DEFAULT, is_default, package_map
+from sessionization.message_limits import MAX_ID_CODE_POINTS, MAX_VALUE_BYTES, SKIPPED, EventTimeLimits
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
 from sessionization.spark.input.variant_values import bigint_or_null, string_or_null, text_or_null
-
-MAX_VALUE_BYTES = 64 * 1024
-MAX_ID_CODE_POINTS = 256
-SKIPPED = "skipped"
-"""In place of a reason: an event that the map skips, which is no event to us and does not go to quarantine."""
 
 EVENT_COLUMNS = {
     "device_id": "string",
@@ -37,14 +32,6 @@ _DEVICE_PART, _SESSION_PART = "_device_part_", "_session_part_"
 IdPaths = tuple[Names, ...]
 _SESSION, _FOREGROUND, _IS_SKIPPED = "_session", "_foreground", "_is_skipped"
 _BLANK = r"(?U)^\s*\z"
-
-
-@dataclass(frozen=True, slots=True)
-class EventTimeLimits:
-    """The largest distances between an event's time and its ingest time, in milliseconds."""
-
-    max_clock_skew_ms: int
-    max_event_age_ms: int
 
 
 def parse(messages: DataFrame, limits: EventTimeLimits, events: EventMap | None = None) -> DataFrame:

@@ -8,11 +8,11 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.hadoop_path import AnyPath
+from sessionization.message_limits import MAX_VALUE_BYTES
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.take_log import TAKE_ENDING, TAKES_FOLDER
 from sessionization.spark.input.file_taker import MOST_FILES
 from sessionization.spark.input.kafka_source import kafka_messages
-from sessionization.spark.input.parse import MAX_VALUE_BYTES
 from sessionization.spark.input.stream_folders import ENDINGS, is_message_file
 from sessionization.spark.input.taken_lines import SCHEMA, read_taken_files
 from sessionization.spark.input.topic_offsets import Offsets

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from sessionization.message_limits import MAX_VALUE_BYTES
 from sessionization.spark.checkpoint.take_log import TakenFile, is_complete
 from sessionization.spark.input.message_lines import read_lines
-from sessionization.spark.input.parse import MAX_VALUE_BYTES
 
 if TYPE_CHECKING:
     import pyarrow as pa  # type: ignore[import-untyped]

@@ -10,10 +10,10 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from sessionization.clock import wall_clock_ms
 from sessionization.core.events import EndReason
 from sessionization.errors import StreamError
+from sessionization.message_limits import SKIPPED
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.generated_code import generate_code
-from sessionization.spark.input.parse import SKIPPED
 from sessionization.spark.output.progress import (
     BatchListener,
     BatchProgress,

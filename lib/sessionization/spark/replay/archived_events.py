@@ -13,8 +13,9 @@ from pyspark.sql.pandas.types import from_arrow_schema
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules
 from sessionization.event_map.model import EventMap
+from sessionization.message_limits import EventTimeLimits
 from sessionization.spark.checkpoint.state_layout import StateLayout
-from sessionization.spark.input.parse import EventTimeLimits, parse, valid_events
+from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.replay.device_replay import replay
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock

@@ -11,11 +11,12 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
+from sessionization.message_limits import EventTimeLimits
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.newest import newest_update_ms
-from sessionization.spark.input.parse import EventTimeLimits, event_types
+from sessionization.spark.input.parse import event_types
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
 from sessionization.spark.job_context import JobContext

@@ -1,0 +1,67 @@
+"""`jobs/preflight.py --sample FILE` works where no Spark is, and says in one line what it cannot use."""
+
+import gzip
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.support.event_maps import ARCADE, HANDHELD
+from tests.support.sources import ROOT
+from tests.support.wire_maps import GAME, PHONE
+
+WITHOUT_SPARK = (
+    "import runpy, sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; "
+    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
+)
+
+
+def preflight(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-c", WITHOUT_SPARK, str(ROOT / "jobs" / "preflight.py"), *options]
+    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    for name, text in {"arcade": ARCADE, "handheld": HANDHELD}.items():
+        (tmp_path / f"{name}.yml").write_text(text)
+    (tmp_path / "phones").mkdir()
+    (tmp_path / "phones" / "a.json").write_text(json.dumps(PHONE) + "\n")
+    with gzip.open(tmp_path / "games.json.gz", "wt") as file:
+        file.writelines(json.dumps(GAME | {"ts": 1, "user": {"id": str(number)}}) + "\n" for number in range(1_500))
+    return tmp_path
+
+
+def test_a_compressed_sample_is_read_up_to_a_thousand_messages_and_without_an_event_the_code_is_2(folder: Path) -> None:
+    ended = preflight(folder, "--events", "arcade.yml", "--sample", "games.json.gz")
+    assert ended.returncode == 2
+    assert ended.stdout.splitlines()[0] == "1,000 messages: 0 events, 0 skipped, 1,000 would go to quarantine"
+    assert ended.stderr == (
+        "preflight: --events arcade.yml makes no event of games.json.gz: correct the map by the lines above\n"
+    )
+
+
+def test_the_folder_of_the_file_names_its_stream(folder: Path) -> None:
+    ended = preflight(folder, "--events", "handheld.yml", "--sample", "phones/a.json")
+    assert "kinds: open 1 (start)" in ended.stdout, ended.stderr
+
+
+@pytest.mark.parametrize(
+    ("options", "line"),
+    [
+        (("--events", "handheld.yml", "--sample", "games.json.gz"),
+         "--stream is missing: write one of the map's, phones, tablets"),
+        (("--events", "arcade.yml", "--sample", "games.json.gz", "--stream", "phones"),
+         "--stream 'phones' is not known: write one of the map's, arcade"),
+        (("--events", "arcade.yml", "--sample", "none.json"),
+         "--sample none.json cannot be read (No such file or directory): name a file of JSON lines"),
+        (("--events", "none.yml", "--sample", "games.json.gz"),
+         "--events none.yml is no file, and no map of this name is known: there are default"),
+    ],
+)  # fmt: skip
+def test_what_cannot_be_used_is_named_in_one_line(folder: Path, options: tuple[str, ...], line: str) -> None:
+    ended = preflight(folder, *options)
+    assert (ended.returncode, ended.stdout) == (2, "")
+    assert ended.stderr == f"preflight: {line}\n"
