@@ -25,7 +25,7 @@ def test_the_report_counts_messages_kinds_devices_and_the_way_of_the_events() ->
     others = [game(type="session_end", ts=INGESTED_MS - 1_250), game(type="level_up"), b"oops"]
     assert lines_of(ARCADE, "arcade", game(), *others) == [
         "4 messages: 2 events, 1 skipped, 1 would go to quarantine",
-        "kinds: session_start 1 (start), session_end 1 (end), level_up 1 (other)",
+        "kinds: session_start 1 (start), session_end 1 (end), level_up 1 (skipped)",
         "kinds that were never there: session_resume",
         "malformed_json 1: message 4: oops",
         "devices: 1; session ids per device: median 1, most 1 (blue:h1)",

@@ -80,7 +80,8 @@ def _kinds(readings: Sequence[Reading], events: EventMap) -> Iterator[str]:
     """How often each kind of event is there, and what the map takes it for."""
     meaning = {kind: name for name in ("start", "end", "activity") for kind in getattr(events.kinds, name)}
     found = Counter(reading.kind for reading in readings if reading.kind is not None)
-    counted = [f"{_shown(kind)} {count:,} ({meaning.get(kind, 'other')})" for kind, count in found.most_common()]
+    other = "skipped" if events.other_events == "skip" else "other"
+    counted = [f"{_shown(kind)} {count:,} ({meaning.get(kind, other)})" for kind, count in found.most_common()]
     if len(counted) > _MOST_KINDS:
         counted[_MOST_KINDS:] = [f"{len(counted) - _MOST_KINDS:,} more"]
     yield f"kinds: {', '.join(counted) or f'none, for {events.event} holds no text'}"
