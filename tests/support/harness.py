@@ -229,7 +229,8 @@ def differences_of_job(job: Job, oracle: Oracle, actual: Tables, spark: SparkSes
     found = differences(oracle, actual, job.checkpoints)
     files = Counter(job.input.glob("*/*.json"))
     found += [f"{query} has not read every file once" for query, read in oracle.files.items() if Counter(read) != files]
-    entries, timers = entries_and_timers(spark, job.location_of(job.checkpoints))
+    id_type = "string" if oracle.events.get("session_id_type") == "text" else "bigint"
+    entries, timers = entries_and_timers(spark, job.location_of(job.checkpoints), id_type)
     missing, too_much = Counter(oracle.entries) - Counter(entries), Counter(entries) - Counter(oracle.entries)
     if missing or too_much:
         found.append(f"state: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")

@@ -9,7 +9,9 @@ Entry = tuple[str, int, str]
 """Device, session, and `live`, `closed` or `pending_end`."""
 
 
-def entries_and_timers(spark: SparkSession, checkpoints: Path | str) -> tuple[list[Entry], list[tuple[str, int]]]:
+def entries_and_timers(
+    spark: SparkSession, checkpoints: Path | str, session_id_type: str = "bigint"
+) -> tuple[list[Entry], list[tuple[str, int]]]:
     """The entries after the last committed micro-batch, and the timers by grouping key (without groups: the device).
 
     `checkpoints` is a folder or a URI.
@@ -26,7 +28,7 @@ def entries_and_timers(spark: SparkSession, checkpoints: Path | str) -> tuple[li
         # The recent entry, in the lowest bucket, is the valid one; it is null if the device left the state.
         entries = entries.groupBy("device_id").agg(min_by("sessions", "bucket").alias("sessions"))
         entries = entries.selectExpr("device_id", "explode(sessions) AS session")
-        entries = entries.selectExpr("device_id", "CAST(session[0] AS BIGINT)", "session[1]")
+        entries = entries.selectExpr("device_id", f"CAST(session[0] AS {session_id_type})", "session[1]")
     else:
         entries = entries.selectExpr("key.grouping_key", "user_map_key.session_id", "user_map_value.status")
     reader = spark.read.format("statestore").option("path", f"{checkpoints}/sessionize")
