@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization import files
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.output.progress_log import ProgressLog
 from sessionization.spark.tables.lease_table import no_lease
@@ -57,7 +58,10 @@ def open_log(spark: SparkSession, location: Any, tmp_path: Path, **started: int)
     checkpoint = SimpleNamespace(
         progress_folder=tmp_path / "progress", newest_started_batches=lambda: NONE_STARTED | started, is_warm=False
     )
-    context = SimpleNamespace(spark=spark, location=location, checkpoint=checkpoint, check_lease=no_lease)
+    settings = SimpleNamespace(event_map=package_map(DEFAULT))
+    context = SimpleNamespace(
+        spark=spark, location=location, checkpoint=checkpoint, check_lease=no_lease, settings=settings
+    )
     return ProgressLog(context)  # type: ignore[arg-type]
 
 
