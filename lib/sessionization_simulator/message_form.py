@@ -7,8 +7,8 @@ from functools import cache
 from typing import Any, Final, Self
 from uuid import UUID
 
-from sessionization.event_map.field_path import Names, names_of
-from sessionization.event_map.model import EventMap, PlatformField
+from sessionization.event_map.field_path import Names
+from sessionization.event_map.model import EventMap
 
 SESSION: Final = "session_id"
 EVENT: Final = "event"
@@ -47,18 +47,11 @@ class Form:
 
     @classmethod
     def of(cls, events: EventMap, stream: str) -> Self:
-        platform, device = events.streams[stream].platform, events.device_id_of(stream)
-        session = events.session_id_of(stream)
+        places = events.paths_of(stream)
+        device, session = places.pop("device_id"), places.pop(SESSION)
         paths = {device_part(number): path for number, path in enumerate(device)}
         paths |= {session_part(number): path for number, path in enumerate(session)}
-        paths[EVENT] = names_of(events.event)
-        paths[TIME] = names_of(events.event_time.path)
-        if isinstance(platform, PlatformField):
-            paths[PLATFORM] = names_of(platform.path)
-        if events.account_id is not None:
-            paths[ACCOUNT] = names_of(events.account_id)
-        if events.foreground_s is not None:
-            paths[FOREGROUND] = names_of(events.foreground_s.path)
+        paths |= {place: path for place, [path] in places.items()}
         return cls(events, paths, len(device), len(session))
 
     def device(self, device_id: str) -> dict[str, str]:

@@ -22,12 +22,21 @@ def names_of(path: str) -> Names:
     return tuple(name.strip('"') for name in _NAME.findall(path))
 
 
+def written(names: Names) -> str:
+    """The path as a map has it.
+
+    >>> written(("device", "os.name"))
+    'device."os.name"'
+    """
+    return ".".join(f'"{name}"' if _NEEDS_QUOTES.search(name) else name for name in names)
+
+
 def _check_path(path: str) -> str:
     """Return the path in the one way in which it is compared and stored."""
     if _PATH.fullmatch(path) is None or any(name != name.strip() for name in names_of(path)):
         msg = f"{path!r} is no path: write names joined by dots, a name with a dot in double quotes; it enters no list"
         raise ValueError(msg)
-    return ".".join(f'"{name}"' if _NEEDS_QUOTES.search(name) else name for name in names_of(path))
+    return written(names_of(path))
 
 
 FieldPath = Annotated[str, AfterValidator(_check_path)]

@@ -190,12 +190,26 @@ class EventMap(_Part):
 
     def paths(self) -> Iterator[Names]:
         """Every path, one that is used twice also twice."""
-        for name, stream in self.streams.items():
-            yield from (*self.device_id_of(name), *self.session_id_of(name))
-            if isinstance(stream.platform, PlatformField):
-                yield names_of(stream.platform.path)
-        optional = (self.account_id, self.foreground_s.path if self.foreground_s else None)
-        yield from (names_of(path) for path in (self.event, self.event_time.path, *optional) if path)
+        for stream in self.streams:
+            for paths in self.paths_of(stream).values():
+                yield from paths
+
+    def paths_of(self, stream: str) -> dict[str, tuple[Names, ...]]:
+        """The paths of a stream's messages by their place in the map, without those that it leaves out."""
+        platform = self.streams[stream].platform
+        found = {
+            "device_id": self.device_id_of(stream),
+            "session_id": self.session_id_of(stream),
+            "event": (names_of(self.event),),
+            "event_time": (names_of(self.event_time.path),),
+        }
+        if isinstance(platform, PlatformField):
+            found["platform"] = (names_of(platform.path),)
+        if self.account_id is not None:
+            found["account_id"] = (names_of(self.account_id),)
+        if self.foreground_s is not None:
+            found["foreground_s"] = (names_of(self.foreground_s.path),)
+        return found
 
     @property
     def skips(self) -> bool:

@@ -9,8 +9,8 @@ from statistics import median, quantiles
 from typing import Any, get_args
 
 from sessionization.durations import DAY_MS
-from sessionization.event_map.field_path import Names, names_of
-from sessionization.event_map.model import EventMap, EventTime, PlatformField
+from sessionization.event_map.field_path import Names, written
+from sessionization.event_map.model import EventMap, EventTime
 from sessionization.message_limits import SKIPPED, EventTimeLimits
 from sessionization.sample.read_message import Reading, epoch_ms, read_message, value_at
 
@@ -95,7 +95,7 @@ def _quarantined(reason: str, count: int, read: Sequence[tuple[Message, Reading]
     line = f"{reason} {count:,}: {message.place}"
     if reading.fields is None:
         return f"{line}: {_shown(message.value.decode(errors='replace'))}"
-    paths = _paths(message.stream, events)
+    paths = events.paths_of(message.stream)
     held = [_held(reading.fields, path) for place in _PLACES[reason] for path in paths.get(place, ())]
     return "; ".join((f"{line}: {', '.join(held)}", *_advice(message, reading, paths, events)))
 
@@ -126,9 +126,9 @@ def _never_there(read: Sequence[tuple[Message, Reading]], events: EventMap) -> I
     objects = [(message.stream, reading.fields) for message, reading in read if reading.fields is not None]
     streams = dict.fromkeys(stream for stream, _ in objects)
     absent = [
-        f"{_written(path)} ({place}{f' of {stream}' if len(streams) > 1 else ''})"
+        f"{written(path)} ({place}{f' of {stream}' if len(streams) > 1 else ''})"
         for stream in streams
-        for place, paths in _paths(stream, events).items()
+        for place, paths in events.paths_of(stream).items()
         for path in paths
         if all(value_at(fields, path) is None for of, fields in objects if of == stream)
     ]
@@ -168,35 +168,13 @@ def _times(read: Sequence[tuple[Message, Reading]]) -> Iterator[str]:
         yield f"seconds from event time to arrival: p1 {p1}, median {half}, p99 {p99} (negative: the clock is ahead)"
 
 
-def _paths(stream: str, events: EventMap) -> dict[str, Sequence[Names]]:
-    """The paths of a stream's fields, by their place in the map."""
-    platform = events.streams[stream].platform
-    paths: dict[str, Sequence[Names]] = {
-        "device_id": events.device_id_of(stream),
-        "session_id": events.session_id_of(stream),
-        "event": (names_of(events.event),),
-        "event_time": (names_of(events.event_time.path),),
-    }
-    if isinstance(platform, PlatformField):
-        paths["platform"] = (names_of(platform.path),)
-    if events.account_id is not None:
-        paths["account_id"] = (names_of(events.account_id),)
-    if events.foreground_s is not None:
-        paths["foreground_s"] = (names_of(events.foreground_s.path),)
-    return paths
-
-
 def _held(fields: Mapping[str, Any], path: Names) -> str:
     value = value_at(fields, path)
     return (
-        f"{_written(path)} is absent"
+        f"{written(path)} is absent"
         if value is None
-        else f"{_written(path)} holds {_cut(json.dumps(value, ensure_ascii=False, default=float))}"
+        else f"{written(path)} holds {_cut(json.dumps(value, ensure_ascii=False, default=float))}"
     )
-
-
-def _written(path: Names) -> str:
-    return ".".join(f'"{name}"' if "." in name else name for name in path)
 
 
 def _shown(text: str) -> str:
