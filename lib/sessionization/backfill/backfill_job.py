@@ -76,12 +76,6 @@ class ReplayScope:
         return self.from_ms - self.lead_ms
 
 
-def default_limits() -> EventTimeLimits:
-    """The limits of a stream that was started without options for them."""
-    rules = RuleSettings()
-    return EventTimeLimits(rules.max_clock_skew_ms, rules.max_event_age_ms)
-
-
 def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     """The scope from the settings and the checkpoint's rules; raises `CheckpointError` where that cannot be read."""
     from_ms = 0 if settings.first_day is None else day_start_ms(settings.first_day)
@@ -89,7 +83,7 @@ def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     if settings.state.checkpoints is None:
         events = settings.event_map or package_map(DEFAULT)
         layout = StateLayout(has_text_ids=events.has_text_ids)
-        return ReplayScope(from_ms, to_ms, Rules(), default_limits(), layout, events)
+        return ReplayScope(from_ms, to_ms, Rules(), RuleSettings().of_event_times, layout, events)
     checkpoint = read_checkpoint(settings.state.checkpoints)
     limits = EventTimeLimits(checkpoint.pinned.max_clock_skew_ms, checkpoint.pinned.max_event_age_ms)
     events = settings.event_map or checkpoint.events or package_map(DEFAULT)

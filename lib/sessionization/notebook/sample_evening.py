@@ -12,13 +12,13 @@ from typing import Final, NamedTuple
 from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.backfill.backfill_job import default_limits
 from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.notebook.tour import replay_devices
+from sessionization.settings.sessionize_settings import RuleSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
@@ -61,7 +61,7 @@ def open_sample(spark: SparkSession) -> str:
     sample = read_sample()
     rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
     schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    messages = parse(spark.createDataFrame(rows, schema), default_limits(), package_map(DEFAULT))
+    messages = parse(spark.createDataFrame(rows, schema), RuleSettings().of_event_times, package_map(DEFAULT))
     events: defaultdict[str, list[Event]] = defaultdict(list)
     for row in valid_events(messages).select(pack_event().alias("event")).collect():
         device_id, event = unpack_event(row.event, StateLayout())

@@ -193,8 +193,7 @@ def check_messages(spark: SparkSession, settings: SessionizeSettings, say: Say) 
     messages = sample_messages(spark, settings, MOST_MESSAGES)
     if not messages:
         return "there are none so far"
-    limits = EventTimeLimits(settings.rules.max_clock_skew_ms, settings.rules.max_event_age_ms)
-    report = report_on(messages, settings.event_map, limits)
+    report = report_on(messages, settings.event_map, settings.rules.of_event_times)
     for line in report.lines:
         say(f"         messages: {line}")
     if not report.events:

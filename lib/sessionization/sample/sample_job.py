@@ -8,7 +8,7 @@ from pydantic import Field
 from sessionization.errors import ConfigurationError
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, read_event_map
-from sessionization.message_limits import MAX_VALUE_BYTES, EventTimeLimits
+from sessionization.message_limits import MAX_VALUE_BYTES
 from sessionization.sample.sample_report import Message, report_on
 from sessionization.say import Say
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section
@@ -49,8 +49,7 @@ def describe_sample(settings: SampleSettings, say: Say) -> None:
     except OSError as error:
         msg = f"--sample {settings.sample} cannot be read ({error.strerror}): name a file of JSON lines"
         raise ConfigurationError(msg) from error
-    rules = RuleSettings()
-    report = report_on(messages, events, EventTimeLimits(rules.max_clock_skew_ms, rules.max_event_age_ms))
+    report = report_on(messages, events, RuleSettings().of_event_times)
     for line in report.lines:
         say(line)
     if not report.events:

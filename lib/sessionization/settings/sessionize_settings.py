@@ -9,6 +9,7 @@ from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, Durat
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.hadoop_path import AnyPath
+from sessionization.message_limits import EventTimeLimits
 from sessionization.settings.kafka_options import OUTPUT_TOPIC, KafkaOptions, check_output_topic
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section
 from sessionization.settings.state_settings import checkpoints_in_volume
@@ -118,6 +119,11 @@ class RuleSettings(Section):
     def of_sessions(self) -> Rules:
         """Those of the operator; the others are the parser's."""
         return Rules(self.heartbeat_ms, self.session_timeout_ms, self.late_retention_ms, self.max_sessions_per_device)
+
+    @property
+    def of_event_times(self) -> EventTimeLimits:
+        """Those of the parser."""
+        return EventTimeLimits(self.max_clock_skew_ms, self.max_event_age_ms)
 
 
 _MODE = (

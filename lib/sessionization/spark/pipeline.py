@@ -18,7 +18,6 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from sessionization.core.session_state import RulesInForce
-from sessionization.message_limits import EventTimeLimits
 from sessionization.settings.sessionize_settings import KafkaSource
 from sessionization.spark.checkpoint.folder import ARCHIVE
 from sessionization.spark.checkpoint.state_layout import StateLayout
@@ -49,7 +48,7 @@ class Pipeline:
     def archive(self) -> DataStreamWriter:
         messages = self._messages(self.sinks.every_ms(ARCHIVE))  # stream, position, ingested_at, value
         parsed = parse(
-            messages, self._limits(), self.context.settings.event_map
+            messages, self.context.settings.rules.of_event_times, self.context.settings.event_map
         )  # with the parsed fields, and a reason for each invalid message
         return self.sinks.archive(parsed)  # -> raw_events, quarantine
 
@@ -58,7 +57,9 @@ class Pipeline:
         # A real-time batch has no bound but its duration, and needs no ticks.
         messages = self._messages(None if is_real_time else self.context.settings.pace.trigger_ms)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
-        events = valid_events(parse(messages, self._limits(), self.context.settings.event_map))  # EVENT_COLUMNS
+        events = valid_events(
+            parse(messages, self.context.settings.rules.of_event_times, self.context.settings.event_map)
+        )  # EVENT_COLUMNS
         if (unread := self.initial_state.unread_events) is not None:
             events = events.unionByName(unread)
         layout, in_force = self.context.checkpoint.layout, self.context.checkpoint.in_force
@@ -91,10 +92,6 @@ class Pipeline:
             return None
         period_ms = _REAL_TIME_OFFSETS_PERIOD_MS if self.context.is_real_time else settings.pace.trigger_ms
         return settings.source.max_offsets_per_trigger * max(every_ms, period_ms) // period_ms
-
-    def _limits(self) -> EventTimeLimits:
-        rules = self.context.settings.rules
-        return EventTimeLimits(rules.max_clock_skew_ms, rules.max_event_age_ms)
 
     def _unmerged_changes(self) -> DataFrame:
         reader = self.context.spark.readStream.option("skipChangeCommits", "true")

@@ -17,7 +17,7 @@ _MOST_DIGITS = 15
 
 
 def written_time(value: Column, time_format: str) -> Column:
-    """The field as `with_event_ms` reads it, null where it is of another type."""
+    """The field as `epoch_ms` converts it, null where it is of another type."""
     match time_format:
         case "epoch_ms":
             return bigint_or_null(value)

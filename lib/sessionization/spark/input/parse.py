@@ -29,7 +29,6 @@ EVENT_COLUMNS = {
 
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _DEVICE_PART, _SESSION_PART = "_device_part_", "_session_part_"
-IdPaths = tuple[Names, ...]
 _SESSION, _FOREGROUND, _IS_SKIPPED = "_session", "_foreground", "_is_skipped"
 _BLANK = r"(?U)^\s*\z"
 
@@ -119,7 +118,7 @@ def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
 
     as_id = string_or_null if is_default(events) else text_or_null
 
-    def parts(prefix: str, ids: Sequence[IdPaths]) -> Iterator[Column]:
+    def parts(prefix: str, ids: Sequence[tuple[Names, ...]]) -> Iterator[Column]:
         for at in range(max(map(len, ids))):
             part = value(f"_value{prefix}{at}", [paths[at] if at < len(paths) else None for paths in ids])
             yield as_id(part).alias(f"{prefix}{at}")
@@ -216,7 +215,7 @@ def _quarantine_reason(events: EventMap, limits: EventTimeLimits, parts: Sequenc
     )
 
 
-def _joined(prefix: str, streams: Names, paths_of: Callable[[str], IdPaths]) -> Column:
+def _joined(prefix: str, streams: Names, paths_of: Callable[[str], tuple[Names, ...]]) -> Column:
     """The part of an id of one, or the parts of a composite one, joined; null where one is missing."""
     counts = [len(paths_of(stream)) for stream in streams]
     columns = []
