@@ -98,7 +98,7 @@ def played(mlflow_server: str, tmp_path_factory: pytest.TempPathFactory) -> Iter
     job = Job(folder, f"--heartbeat={HEARTBEAT_MS}ms", entry=(Path(__file__).with_name("lane_job.py"),))
     job.library = Path(f"{ROOT / 'lib'}{os.pathsep}{ROOT}")
     job.variables = {"MLFLOW_TRACKING_URI": mlflow_server, "JAVA_HOME": str(java_home())}  # the lane has no Java
-    options = ("--live=20", "--session-length=5m", "--duration=1h", "--pace=max", "--file-interval=5m", "--dirt=0.3")
+    options = ("--live=40", "--session-length=5m", "--duration=1h", "--pace=max", "--file-interval=5m", "--dirt=0.3")
     ended = run_to_end(f"--output={job.input}", *options, cwd=folder, entry=(SIMULATE,))
     assert ended.code == 0, ended.lines
     with job:

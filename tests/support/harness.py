@@ -19,7 +19,7 @@ from tests.support.boundaries import Boundary, moment
 from tests.support.evening import Evening
 from tests.support.job import ENTRY, Ended, Job
 from tests.support.oracle import Oracle, build_oracle
-from tests.support.processes import is_engine, processes_of_session
+from tests.support.processes import engine_of
 from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import Tables, differences, read_tables
 from tests.support.traces import Stage, Traces
@@ -145,8 +145,7 @@ class Scene:
         self._cuts.append(Cut(boundary, reached, reached and target.is_exact(), batch_id, stage, up_s))
 
     def _kill_engine(self) -> None:
-        [engine] = [pid for pid in processes_of_session(self.job.pid) if is_engine(pid)]
-        os.kill(engine, signal.SIGKILL)
+        os.kill(engine_of(self.job.pid), signal.SIGKILL)
         code, lines = self.job.wait_for_end(), self.job.output_lines()
         strange = [line for line in lines if not line.startswith("sessionize: ")]
         self._engine_deaths.append(Ended(code, [*strange, *lines[-1:]]))

@@ -22,6 +22,22 @@ def is_engine(pid: int) -> bool:
     return b"org.apache.spark.deploy.SparkSubmit" in _command(pid)
 
 
+def engine_of(session: int) -> int:
+    """The engine of a session. For a moment an engine that starts a process has a child with its own command."""
+    engines = [pid for pid in processes_of_session(session) if is_engine(pid)]
+    [engine] = [pid for pid in engines if _parent_of(pid) not in {None, *engines}]
+    return engine
+
+
+def _parent_of(pid: int) -> int | None:
+    """The id of a process's parent, None if the process has ended."""
+    try:
+        stat = Path(f"/proc/{pid}/stat").read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return None
+    return int(stat.rpartition(")")[2].split()[1])
+
+
 def _command(pid: int) -> list[bytes]:
     """The words of a process's command; none if it has ended."""
     try:
