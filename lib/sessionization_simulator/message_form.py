@@ -51,7 +51,8 @@ class Form:
         device, session = places.pop("device_id"), places.pop(SESSION)
         paths = {device_part(number): path for number, path in enumerate(device)}
         paths |= {session_part(number): path for number, path in enumerate(session)}
-        paths |= {place: path for place, [path] in places.items()}
+        # An account that is also the device has no field of its own.
+        paths |= {place: path for place, [path] in places.items() if path not in device}
         return cls(events, paths, len(device), len(session))
 
     def device(self, device_id: str) -> dict[str, str]:
@@ -80,6 +81,8 @@ class Form:
                 return at_ms
             case "epoch_s":
                 return at_ms / 1_000
+            case "sql_timestamp":
+                return iso8601.replace("T", " ")
             case _:
                 return f"{iso8601}Z"
 

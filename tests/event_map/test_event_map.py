@@ -143,7 +143,9 @@ def test_a_file_that_is_no_map_is_named(tmp_path: Path, content: bytes, message:
 
 
 def test_an_unknown_name_is_told_the_maps_of_the_package() -> None:
-    with pytest.raises(ConfigurationError, match=r"^--events unreal is no file, .* there are default$"):
+    with pytest.raises(
+        ConfigurationError, match=r"^--events unreal is no file, .* there are default, gameanalytics, .*, unity$"
+    ):
         read_settings(SessionizeSettings, (*FOLDERS, "--events=unreal"))
 
 

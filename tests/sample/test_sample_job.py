@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.event_maps import ARCADE, HANDHELD
+from tests.support.event_maps import ARCADE, HANDHELD, PACKAGE
 from tests.support.sources import ROOT
 from tests.support.wire_maps import GAME, PHONE
 
@@ -58,7 +58,7 @@ def test_the_folder_of_the_file_names_its_stream(folder: Path) -> None:
         (("--events", "arcade.yml", "--sample", "none.json"),
          "--sample none.json cannot be read (No such file or directory): name a file of JSON lines"),
         (("--events", "none.yml", "--sample", "games.json.gz"),
-         "--events none.yml is no file, and no map of this name is known: there are default"),
+         f"--events none.yml is no file, and no map of this name is known: there are {', '.join(PACKAGE)}"),
     ],
 )  # fmt: skip
 def test_what_cannot_be_used_is_named_in_one_line(folder: Path, options: tuple[str, ...], line: str) -> None:

@@ -32,6 +32,8 @@ REASONS = {
     "oversized", "malformed_json", "missing_device_id", "missing_session_id", "missing_event_time", "unknown_event",
     "event_time_in_future", "event_time_too_old", "negative_foreground",
 }  # fmt: skip
+REASONS_OF_MAPS = REASONS | {"unknown_platform"}
+"""`default` has no platform that a message could get wrong."""
 MAX_CLOCK_SKEW_MS = 10 * 60_000
 MAX_EVENT_AGE_MS = 7 * 86_400_000
 
@@ -194,6 +196,11 @@ def _iso8601(value: Any, *, basic: bool = False) -> int | None:
     return (at - _EPOCH) // timedelta(seconds=1) * 1_000 + int(f"{digits or ''}000"[:3])
 
 
+def _sql_timestamp(value: Any) -> int | None:
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T ]([\d:.]+)(?: ?(Z|[+-].*))?", _text(value) or "", flags=re.ASCII)
+    return None if found is None else _iso8601(f"{found[1]}T{found[2]}{found[3] or 'Z'}", basic=True)
+
+
 def _epoch_s(value: Any) -> int | None:
     if isinstance(value, _Decimal):
         return int(Fraction(value) * 1_000)  # which cuts
@@ -203,6 +210,7 @@ def _epoch_s(value: Any) -> int | None:
 _TIMES = {
     "iso8601": _iso8601,
     "iso8601_basic_offset": partial(_iso8601, basic=True),
+    "sql_timestamp": _sql_timestamp,
     "epoch_ms": _long,
     "epoch_s": _epoch_s,
 }

@@ -122,7 +122,7 @@ class EventTime(_Part):
     """The event time, and how it is written."""
 
     path: FieldPath
-    format: Literal["iso8601", "iso8601_basic_offset", "epoch_ms", "epoch_s"]
+    format: Literal["iso8601", "iso8601_basic_offset", "sql_timestamp", "epoch_ms", "epoch_s"]
 
 
 class Foreground(_Part):
