@@ -7,10 +7,9 @@ import pytest
 import yaml
 
 from sessionization.message_limits import SKIPPED
-from sessionization.sample.sample_job import SampleSettings, describe_sample
+from tests.sample.without_spark import preflight
 from tests.support.event_maps import PACKAGE
 from tests.support.samples import MESSAGES, PRODUCTS, sample_of
-from tests.support.settings import settings_of
 from tests.support.wire import read
 from tests.support.wire_cases import INGESTED_MS
 
@@ -26,8 +25,7 @@ def test_a_sample_of_a_product_is_understood(product: str, tmp_path: Path) -> No
     found = [read(stream, line, INGESTED_MS, content) for line in sample.read_bytes().splitlines()]
     reasons = Counter(SKIPPED if one is None else one for one in found if not isinstance(one, tuple))
     skipped = reasons.pop(SKIPPED)
-    lines: list[str] = []
-    describe_sample(settings_of(SampleSettings, events=product, sample=sample), lines.append)
+    lines = preflight(tmp_path, "--events", product, "--sample", str(sample)).stdout.splitlines()
     assert lines[0] == (
         f"{MESSAGES} messages: {MESSAGES - skipped - reasons.total()} events, {skipped} skipped, "
         f"{reasons.total()} would go to quarantine"

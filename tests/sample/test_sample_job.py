@@ -2,25 +2,13 @@
 
 import gzip
 import json
-import subprocess
-import sys
 from pathlib import Path
 
 import pytest
 
+from tests.sample.without_spark import preflight
 from tests.support.event_maps import ARCADE, HANDHELD, PACKAGE
-from tests.support.sources import ROOT
 from tests.support.wire_maps import GAME, PHONE
-
-WITHOUT_SPARK = (
-    "import runpy, sys; sys.modules['pyspark'] = sys.modules['py4j'] = None; "
-    "sys.argv = sys.argv[1:]; runpy.run_path(sys.argv[0], run_name='__main__')"
-)
-
-
-def preflight(folder: Path, *options: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-c", WITHOUT_SPARK, str(ROOT / "jobs" / "preflight.py"), *options]
-    return subprocess.run(command, cwd=folder, capture_output=True, text=True, check=False)
 
 
 @pytest.fixture
