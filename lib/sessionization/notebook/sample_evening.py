@@ -71,7 +71,7 @@ def open_sample(spark: SparkSession) -> str:
     output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
     session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
     columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
-    messages.select(*columns, F.col("value").cast("string").alias("value")).createOrReplaceTempView("messages")
+    messages.select(*columns, F.make_valid_utf8("value").alias("value")).createOrReplaceTempView("messages")
     session_changes.createOrReplaceTempView("session_changes")
     rollup.to_session_rows(rollup.fold_by_session(session_changes)).createOrReplaceTempView("sessions")
     for view in ("device_timeline", "concurrent_sessions", "recent_concurrent_sessions"):
