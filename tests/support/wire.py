@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sessionization.core.events import End, Event, Start
+from tests.support.avro_wire import json_of
 
 DEFAULT: "Fields" = {
     "streams": {
@@ -58,11 +59,13 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
 ) -> tuple[str, Event] | str | None:
     """Return the device and the event, or the first reason in the contract's table that fits; None for a skipped one.
 
-    `events` is the content of an event map.
+    `events` is the content of an event map, of one with Avro also its `schemas` by id.
     """
     line = value or b""
     if len(line) > _MAX_VALUE_BYTES:
         return "oversized"
+    if events.get("value") == "avro" and line.startswith(b"\0"):
+        line = json_of(line, events["schemas"]) or b""
     fields = _object(line)
     if fields is None:
         return "malformed_json"
