@@ -38,9 +38,7 @@ def sample_messages(spark: SparkSession, settings: SessionizeSettings, most: int
     return found
 
 
-def as_json(
-    spark: SparkSession, events: EventMap, messages: list[Message]
-) -> tuple[list[Message], list[str]]:
+def as_json(spark: SparkSession, events: EventMap, messages: list[Message]) -> tuple[list[Message], list[str]]:
     """The sample with its Avro decoded, if it can be, and a line about the schemas that are missing."""
     if events.value is None:
         return messages, []
