@@ -11,11 +11,11 @@ from sessionization.errors import ConfigurationError
 from sessionization.spark.engine.error_text import remedy_for, root_cause
 from sessionization.spark.input.avro_messages import check_registry, registry_of
 from sessionization.spark.input.parse import parse
-from tests.input.test_parse_maps import outcome, read_outcome
 from tests.support.avro_lobby import FIRST, SCHEMAS, SECOND, content, framed, map_text, write_schemas
 from tests.support.avro_wire import frame
 from tests.support.certificates import pem_authority
 from tests.support.event_maps import map_of
+from tests.support.parsed import outcome, read_outcome
 from tests.support.schema_registry import SchemaRegistry
 from tests.support.wire import read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS

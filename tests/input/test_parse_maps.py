@@ -1,21 +1,19 @@
 """Messages of other event maps become events, are skipped or go to quarantine, as the map says."""
 
 import random
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from pyspark.sql import Row, SparkSession
 
-from sessionization.core.events import Start
 from sessionization.event_map.reading import DEFAULT as DEFAULT_NAME
 from sessionization.message_limits import SKIPPED
 from sessionization.spark.input.parse import EVENT_COLUMNS, parse, valid_events
 from sessionization_simulator.malformed import kinds_of
 from tests.simulate.simulated import play, written
 from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
+from tests.support.parsed import outcome, read_outcome
 from tests.support.samples import MEANT, PRODUCTS, sample_of
 from tests.support.wire import DEFAULT, REASONS_OF_MAPS, read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS
@@ -115,27 +113,3 @@ def changed_at_random(line: bytes, rng: random.Random) -> bytes:
         (b"", b'"', b"{", b",", b":", b"0", b"-", b"e1", b".", b" ", b"\xff", b"\\")
     )
     return bytes(changed)
-
-
-def outcome(row: Row) -> Any:
-    if row.reason is not None:
-        return None if row.reason == SKIPPED else row.reason
-    return {name: row[name] for name in EVENT_COLUMNS}
-
-
-def read_outcome(found: Any) -> Any:
-    if not isinstance(found, tuple):
-        return found
-    device_id, event = found
-    is_start = isinstance(event, Start)
-    fields = {"foreground_s": None} | asdict(event)
-    return {
-        "device_id": device_id,
-        "session_id": fields["session_id"],
-        "is_start": is_start,
-        "event_ms": fields["at_ms"],
-        "foreground_s": fields["foreground_s"],
-        "account_id": fields["account_id"],
-        "platform": fields["platform"],
-        "ingested_ms": fields["ingested_ms"],
-    }
