@@ -12,7 +12,7 @@ from pyspark.sql import Row, SparkSession
 from sessionization.core.events import Start
 from sessionization.event_map.reading import package_map
 from sessionization.message_limits import SKIPPED
-from sessionization.spark.input.parse import EVENT_COLUMNS, parse, valid_events
+from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS, parse, valid_events
 from tests.simulate.simulated import play, written
 from tests.support.event_maps import ARCADE, LOBBY, map_of
 from tests.support.wire import DEFAULT, read
@@ -37,8 +37,9 @@ def parsed(spark: SparkSession) -> dict[tuple[str, str], Row]:
             for name, (value, _) in cases.items()
         ]
         messages = spark.createDataFrame(rows, "name string, stream string, ingested_at timestamp, value binary")
-        result = parse(messages, LIMITS, map_of(text))
-        assert result.columns == [*messages.columns, *EVENT_COLUMNS, "reason"]
+        labels = map_of(text).label_columns()
+        result = parse(messages, LIMITS, map_of(text), labels)
+        assert result.columns == [*messages.columns, *EVENT_COLUMNS, *([LABELS] if labels else []), "reason"]
         valid = valid_events(result).count()
         all_rows = result.collect()
         assert valid == sum(row.reason is None for row in all_rows)
@@ -85,7 +86,7 @@ def test_an_evening_of_dirt_and_of_changed_bytes_becomes_what_the_second_impleme
     lines += [(stream, changed_at_random(line, rng)) for stream, line in lines if len(line) < 1_000]
     rows = [(stream, INGESTED, line) for stream, line in lines]
     frame = spark.createDataFrame(rows, "stream string, ingested_at timestamp, value binary")
-    found = [outcome(row) for row in parse(frame, LIMITS, events).collect()]
+    found = [outcome(row) for row in parse(frame, LIMITS, events, events.label_columns()).collect()]
     expected = [read_outcome(read(stream, line, INGESTED_MS, content)) for stream, line in lines]
     assert [(line, *both) for line, *both in zip(lines, found, expected, strict=True) if both[0] != both[1]] == []
     assert len({one for one in expected if isinstance(one, str)}) >= 5
@@ -103,7 +104,7 @@ def changed_at_random(line: bytes, rng: random.Random) -> bytes:
 def outcome(row: Row) -> Any:
     if row.reason is not None:
         return None if row.reason == SKIPPED else row.reason
-    return {name: row[name] for name in EVENT_COLUMNS}
+    return {name: row[name] for name in EVENT_COLUMNS} | {LABELS: row.asDict().get(LABELS, [])}
 
 
 def read_outcome(found: Any) -> Any:
@@ -121,4 +122,14 @@ def read_outcome(found: Any) -> Any:
         "account_id": fields["account_id"],
         "platform": fields["platform"],
         "ingested_ms": fields["ingested_ms"],
+        "labels": list(event.labels),
     }
+
+
+def test_a_label_column_that_the_map_does_not_have_is_null(spark: SparkSession) -> None:
+    value = CASES[ARCADE, "arcade"]["a title and kept values"][0]
+    messages = spark.createDataFrame(
+        [("arcade", INGESTED, value)], "stream string, ingested_at timestamp, value binary"
+    )
+    [row] = valid_events(parse(messages, LIMITS, map_of(ARCADE), ("build", "os", "title", "order"))).collect()
+    assert row.labels == [None, "PS5", "chess", None]

@@ -81,7 +81,7 @@ def test_tables_of_the_first_release_take_other_platforms(spark: SparkSession, t
     spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT known_platform CHECK (platform IN ('pc', 'console'))")
     fit_to_events(spark, location, package_map(DEFAULT))
     assert "delta.constraints.known_platform" in location.properties(spark, SESSION_CHANGES)
-    fit_to_events(spark, location, map_of(ARCADE))
+    fit_to_events(spark, location, map_of(ARCADE), map_of(ARCADE).label_columns())
     assert "delta.constraints.known_platform" not in location.properties(spark, SESSION_CHANGES)
 
 
