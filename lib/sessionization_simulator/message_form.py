@@ -62,7 +62,8 @@ class Form:
         device, session = places.pop("device_id"), places.pop(SESSION)
         paths = {device_part(number): path for number, path in enumerate(device)}
         paths |= {session_part(number): path for number, path in enumerate(session)}
-        paths |= {place: path for place, [path] in places.items() if not _is_label(place)}
+        # An account that is also the device has no field of its own, nor has a kept value with another meaning.
+        paths |= {place: path for place, [path] in places.items() if not _is_label(place) and path not in device}
         labels = {place: path for place, [path] in places.items() if _is_label(place) and path not in paths.values()}
         return cls(events, paths | labels, len(device), len(session), tuple(labels))
 
@@ -100,6 +101,8 @@ class Form:
                 return at_ms
             case "epoch_s":
                 return at_ms / 1_000
+            case "sql_timestamp":
+                return iso8601.replace("T", " ")
             case _:
                 return f"{iso8601}Z"
 

@@ -3,13 +3,16 @@
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from tests.bench.scenario import Ids
+
 HEARTBEATS_PER_EVENT = 16
 """The ratio of the published original: 500,000 events and 8,000,000 heartbeats a minute."""
 FILL_S = 60
 _PARTITIONS = "2"
+_UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 
 
-def starts(spark: SparkSession, per_batch: int, devices: int | None) -> DataFrame:
+def starts(spark: SparkSession, per_batch: int, devices: int | None, ids: Ids) -> DataFrame:
     """`per_batch` Starts in every micro-batch, each of a new device, until all `devices` have started."""
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", per_batch)
     rows = (
@@ -19,10 +22,10 @@ def starts(spark: SparkSession, per_batch: int, devices: int | None) -> DataFram
     )
     # The source's own clock always shows 1970, so Starts have the current time.
     now = F.current_timestamp()
-    return _events(rows, now, F.col("value"), F.lit(0), F.lit(True))
+    return _events(rows, now, F.col("value"), F.lit(0), F.lit(True), ids)
 
 
-def mix(spark: SparkSession, live: int, heartbeat_ms: int) -> DataFrame:
+def mix(spark: SparkSession, live: int, heartbeat_ms: int, ids: Ids) -> DataFrame:
     """`live` devices start within the first minute; then each in turn ends and starts anew.
 
     Ends and Starts are balanced, so the number of live sessions stays constant. Ingest times are spread over each
@@ -42,15 +45,24 @@ def mix(spark: SparkSession, live: int, heartbeat_ms: int) -> DataFrame:
         turn % live,
         F.floor(turn / live) + is_start.cast("long"),
         is_start,
+        ids,
     )
-    return _events(filling, F.col("timestamp"), F.col("device"), F.lit(0), F.lit(True)).union(steady)
+    return _events(filling, F.col("timestamp"), F.col("device"), F.lit(0), F.lit(True), ids).union(steady)
 
 
-def _events(rows: DataFrame, at: Column, device: Column, session_id: Column, is_start: Column) -> DataFrame:
+def session_id(device: Column, number: Column, ids: Ids) -> Column:
+    """A session's id by a number that no other session of the device has."""
+    if ids == "integer":
+        return number.cast("long")
+    digits = F.md5(F.concat_ws("-", device, number))
+    return F.concat_ws("-", *(F.substring(digits, at, length) for at, length in _UUID_PARTS))
+
+
+def _events(rows: DataFrame, at: Column, device: Column, number: Column, is_start: Column, ids: Ids) -> DataFrame:
     device_text = device.cast("string")
     return rows.select(
         F.concat(F.lit("device-"), device_text).alias("device_id"),
-        session_id.cast("long").alias("session_id"),
+        session_id(device_text, number, ids).alias("session_id"),
         is_start.alias("is_start"),
         F.unix_millis(at).alias("event_ms"),
         F.lit(None).cast("long").alias("foreground_s"),

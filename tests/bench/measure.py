@@ -118,12 +118,17 @@ def _end_ms(tick: Any) -> int:
 def _changes(spark: SparkSession, scenario: Scenario, rules: Rules) -> DataFrame:
     """The changes of the product's operator in the layout of the scenario, or of the yardstick."""
     if scenario.load == "mix":
-        events = load.mix(spark, scenario.live, rules.heartbeat_ms)
+        events = load.mix(spark, scenario.live, rules.heartbeat_ms, scenario.ids)
     else:
-        events = load.starts(spark, scenario.per_batch, scenario.live if scenario.load == "beats" else None)
+        events = load.starts(
+            spark, scenario.per_batch, scenario.live if scenario.load == "beats" else None, scenario.ids
+        )
     if scenario.layout != YARDSTICK:
         return pipeline.session_changes(
-            events, tick_stream(spark), StateLayout(scenario.device_groups), RulesInForce(rules)
+            events,
+            tick_stream(spark),
+            StateLayout(scenario.device_groups, "", scenario.has_text_ids),
+            RulesInForce(rules),
         )
     columns = events.select("device_id", "session_id", "is_start", "event_ms", "account_id", "platform", "ingested_ms")
     # PySpark offers no other way to call a Java class.
@@ -136,7 +141,8 @@ def _start_query(
     """Start the query with the sink `noop`, which counts changes, or with the product's sink into `session_changes`."""
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
-        create_tables(spark, location, owner="bench", may_create=True)
+        layout = StateLayout(has_text_ids=scenario.has_text_ids)
+        create_tables(spark, location, owner="bench", may_create=True, session_id_type=layout.session_id_type)
         context = SinkContext("sessionize", location, "bench", listeners=(progress.append,))
         writer = changes.writeStream.foreachBatch(ChangesSink(context))
     else:

@@ -126,6 +126,15 @@ LINES = {  # what is replaced in the map, by what, and the message
     (", format: iso8601_basic_offset", ""): "event_time.format is missing",
     ("version: 1", "version: 1\nforeground_s: {path: fg, unit: min}"): "foreground_s.unit 'min' is not known: write",
     ("version: 1", "version: 1\naccount_id: a."): "account_id 'a.' is no path: ",
+    ("version: 1", "version: 1\nvalue: protobuf"): "value 'protobuf' is not known: write 'avro'",
+    ("version: 1", "version: 1\nvalue: avro"): "value: avro and schema_registry (a URL, or a folder of schemas) belong",
+    ("version: 1", "version: 1\nschema_registry: s"): "value: avro and schema_registry (a URL, or a folder of schemas)",
+    ("version: 1", "version: 1\nvalue: avro\nschema_registry: 'http://a:b@c'"): "schema_registry has a user in its URL",
+    (
+        "version: 1",
+        "version: 1\nvalue: avro\nschema_registry: {url: s, password: x}",
+    ): "schema_registry password is a secret: write env:NAME",
+    ("version: 1", "version: 1\nvalue: avro\nschema_registry: {user: x}"): "schema_registry.url is missing",
 }
 
 
@@ -160,7 +169,9 @@ def test_a_file_that_is_no_map_is_named(tmp_path: Path, content: bytes, message:
 
 
 def test_an_unknown_name_is_told_the_maps_of_the_package() -> None:
-    with pytest.raises(ConfigurationError, match=r"^--events unreal is no file, .* there are default, "):
+    with pytest.raises(
+        ConfigurationError, match=r"^--events unreal is no file, .* there are default, gameanalytics, .*, unity$"
+    ):
         read_settings(SessionizeSettings, (*FOLDERS, "--events=unreal"))
 
 

@@ -4,7 +4,7 @@ import json
 from copy import deepcopy
 from typing import Any
 
-from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, ROWS
 from tests.support.wire_cases import INGESTED_MS
 
 NOW_S = INGESTED_MS // 1_000
@@ -195,6 +195,25 @@ OFFSET_CASES: dict[str, Case] = {
     },
 }  # fmt: skip
 
+ROW_CASES: dict[str, Case] = {
+    **{
+        written: (changed(OFFSET, "at", to=f"2026-11-21{written}"), {"event_ms": INGESTED_MS - 500 + after_ms})
+        for written, after_ms in {
+            " 12:00:00": 0, " 12:00:00.25": 250, " 12:00:00.250999": 250, "T12:00:00": 0, " 12:00:00Z": 0,
+            " 12:00:00 Z": 0, " 13:00:00.001 +01:00": 1, " 13:00:00+0100": 0, " 13:00:00 +01": 0,
+            "T06:15:00.5-05:45": 500, " 11:15:00 -0045": 0,
+        }.items()
+    },
+    **{
+        written: (changed(OFFSET, "at", to=f"2026-11-21{written}"), "missing_event_time")
+        for written in ("", " 12:00", "12:00:00", "  12:00:00", "t12:00:00", " 12:00:00 ", " 12:00:00  +01",
+                        " 24:00:00", " 12:00:60", " 12:00:00.", " 12:00:00 UTC", " 12:00:00 +24", " 12:00:00+0060",
+                        " 12:00:00 +1", " 12:00:00 +00Z", " 12:00:00\n", " 12:00:00 Z\n")
+    },
+    "30 February": (changed(OFFSET, "at", to="2026-02-30 12:00:00"), "missing_event_time"),
+    "a number as time": (changed(OFFSET, "at", to=INGESTED_MS), "missing_event_time"),
+}  # fmt: skip
+
 
 def hall(session_id: object, **top: object) -> bytes:
     return changed(HALL | top, "user", "session", to=session_id)
@@ -232,6 +251,7 @@ CASES: dict[tuple[str, str], dict[str, Case]] = {
     (HANDHELD, "phones"): PHONE_CASES,
     (HANDHELD, "tablets"): TABLET_CASES,
     (OFFSETS, "games"): OFFSET_CASES,
+    (ROWS, "rows"): ROW_CASES,
     (LOBBY, "rooms"): ROOM_CASES,
     (LOBBY, "halls"): HALL_CASES,
 }

@@ -27,6 +27,7 @@ from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.input.avro_messages import check_registry
 from sessionization.spark.replay.archived_events import read_events, replayed_changes
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, stream_clock
 from sessionization.spark.tables import rollup
@@ -108,6 +109,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF, settings=settings))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
         scope = replace(scope, layout=replace(scope.layout, labels=location.labels(spark)))
+        check_registry(spark, scope.events)
         check_lease = no_lease
         if not is_exclusive:
             stored = StoredLease(spark, location, STREAM_LEASE)

@@ -25,6 +25,8 @@ from sessionization.event_map.field_path import FieldPath, Names, names_of
 
 PAGE = "docs/your-own-events.md"
 _STREAM = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,248}")
+_URL = re.compile(r"https?://")
+_REFERENCE = re.compile(r"env:\S+|secret:[^/]+/.+")
 CONSTANT, FROM_A_FIELD = "constant", "from a field"
 TITLE, KEEP = "title", "keep."
 """A column, and what stands before a kept column's name in `EventMap.paths_of`."""
@@ -55,6 +57,11 @@ def _as_list(value: object) -> object:
         msg = f"{value!r} is no list: write [NAME, NAME]"
         raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
     return value
+
+
+def _as_registry(value: object) -> object:
+    """A registry, which needs no more than its URL, or a folder."""
+    return {"url": value} if isinstance(value, str) else value
 
 
 class _Part(BaseModel):
@@ -126,7 +133,7 @@ class EventTime(_Part):
     """The event time, and how it is written."""
 
     path: FieldPath
-    format: Literal["iso8601", "iso8601_basic_offset", "epoch_ms", "epoch_s"]
+    format: Literal["iso8601", "iso8601_basic_offset", "sql_timestamp", "epoch_ms", "epoch_s"]
 
 
 class Foreground(_Part):
@@ -136,10 +143,34 @@ class Foreground(_Part):
     unit: Literal["s", "ms"]
 
 
+class SchemaRegistry(_Part):
+    """Where the schemas of Avro messages are: the URL of a registry with its sign-in, or a folder."""
+
+    url: Text
+    user: Text | None = None
+    password: Text | None = None
+    ca_file: Text | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        return _URL.match(self.url) is None
+
+    @model_validator(mode="after")
+    def _check_secrets(self) -> Self:
+        msg = None
+        if not self.is_folder and "@" in self.url:
+            msg = "has a user in its URL: write url, user and password below it"
+        elif self.password is not None and _REFERENCE.fullmatch(self.password) is None:
+            msg = "password is a secret: write env:NAME, or on Databricks secret:SCOPE/KEY"
+        if msg is not None:
+            raise ValueError(msg)
+        return self
+
+
 class EventMap(_Part):
     """What messages mean: the streams that they come in, and where each message has what the rules need."""
 
-    not_yet = ("value", "ingested_at")
+    not_yet = ("ingested_at",)
 
     version: Literal["1"]
     streams: Annotated[dict[Annotated[str, AfterValidator(_check_stream)], Stream], Field(min_length=1)]
@@ -154,6 +185,15 @@ class EventMap(_Part):
     foreground_s: Foreground | None = None
     title: FieldPath | None = None
     keep: Annotated[dict[KeptColumn, FieldPath], Field(min_length=1, max_length=8)] | None = None
+    value: Literal["avro"] | None = None
+    schema_registry: Annotated[SchemaRegistry, BeforeValidator(_as_registry)] | None = None
+
+    @model_validator(mode="after")
+    def _check_registry(self) -> Self:
+        if (self.value is None) != (self.schema_registry is None):
+            msg = "value: avro and schema_registry (a URL, or a folder of schemas) belong together: write both"
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:

@@ -20,6 +20,7 @@ from sessionization.spark.checkpoint.folder import Checkpoint
 from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.avro_messages import check_registry
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.job_context import JobContext
@@ -80,7 +81,7 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation, s
 
 
 def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, ProgressLog, InitialState]:
-    """Check the topics and open the tables. Returns the context with the updated checkpoint.
+    """Check topics and schema registry, and open the tables. Returns the context with the updated checkpoint.
 
     Raises `ConfigurationError`, `CheckpointError`, or `StoppedError` where `stop` is set meanwhile.
     """
@@ -88,6 +89,7 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
     if settings.source.type == "kafka":
         with unless_stopped(stop):
             check_topics(context.spark, settings, settings.topics)
+            check_registry(context.spark, settings.event_map)
             is_new = not context.checkpoint.is_used
             refuse_compacted_topics(context.spark, settings, settings.topics, context.say, is_new=is_new)
     # A landing that writes to folders during the take-over might replace one of its commits.

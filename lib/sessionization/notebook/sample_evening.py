@@ -75,7 +75,7 @@ def open_sample(spark: SparkSession) -> str:
     output = [tuple(map(change.get, OUTPUT_SCHEMA.names)) for change in as_output]
     session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA), labels)
     columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
-    messages.select(*columns, F.col("value").cast("string").alias("value")).createOrReplaceTempView("messages")
+    messages.select(*columns, F.make_valid_utf8("value").alias("value")).createOrReplaceTempView("messages")
     session_changes.createOrReplaceTempView("session_changes")
     sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes, labels))
     sessions.createOrReplaceTempView("sessions")

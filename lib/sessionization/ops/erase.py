@@ -14,13 +14,19 @@ from sessionization.errors import ConfigurationError
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.message_limits import EventTimeLimits
-from sessionization.ops.account_search import Keys, json_names_account, malformed_text_names_account
+from sessionization.ops.account_search import (
+    Keys,
+    frame_names_account,
+    json_names_account,
+    malformed_text_names_account,
+)
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import refuse_backlog
 from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
+from sessionization.spark.input.avro_messages import check_registry, message_text
 from sessionization.spark.input.parse import parse
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
@@ -88,12 +94,11 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
         if settings.state.checkpoints is not None:
             refuse_backlog(settings.state.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
-        receipt = Receipt(_iso(wall_clock_ms()))
+        events, receipt = _event_map(settings), Receipt(_iso(wall_clock_ms()))
+        check_registry(spark, events)
         with explain_conflict("a table"):
             account_sessions = _find_sessions(spark, location, accounts)
-            _Erasure(spark, location, _event_map(settings), receipt, say, check_leases).erase(
-                accounts, account_sessions
-            )
+            _Erasure(spark, location, events, receipt, say, check_leases).erase(accounts, account_sessions)
         if settings.state.checkpoints is not None and (settings.state.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.state.checkpoints).sessions()
             receipt.state = _rows_of_accounts(entries, accounts, account_sessions).count()
@@ -218,9 +223,11 @@ def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFr
     parsed = parse(messages.select("stream", *_MESSAGE_COLUMNS), _NO_LIMITS, events)
     is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE_REASONS), F.lit(False))
     value, keys = F.col("value"), Keys.of(events)
-    names = F.when(is_readable, json_names_account(value.cast("string"), accounts, keys)).otherwise(
-        malformed_text_names_account(value, accounts, keys)
-    )
+    text = message_text(messages.sparkSession, events)
+    unreadable = malformed_text_names_account(value, accounts, keys)
+    if events.value == "avro":
+        unreadable |= frame_names_account(value, accounts)
+    names = F.when(is_readable, json_names_account(text, accounts, keys)).otherwise(unreadable)
     return _rows_of_accounts(parsed, accounts, account_sessions, names).select(*_MESSAGE_COLUMNS).distinct()
 
 

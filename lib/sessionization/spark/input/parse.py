@@ -12,6 +12,7 @@ from sessionization.event_map.model import EventMap, PlatformField, Stream
 from sessionization.event_map.reading import DEFAULT, is_default, package_map
 from sessionization.message_limits import MAX_ID_CODE_POINTS, MAX_VALUE_BYTES, SKIPPED, EventTimeLimits
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input.avro_messages import message_text
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
 from sessionization.spark.input.variant_values import bigint_or_null, label_or_null, string_or_null, text_or_null
 
@@ -53,7 +54,7 @@ def parse(
     events = events or package_map(DEFAULT)
     # An expression that is used more than once becomes a column, because Spark would compute it again at each use.
     input_columns = messages.columns
-    text = F.when(F.octet_length("value") <= MAX_VALUE_BYTES, F.col("value").cast("string"))
+    text = message_text(messages.sparkSession, events)
     decoded = messages.select(*input_columns, text.alias("_text")).select(
         *input_columns,
         "_text",
