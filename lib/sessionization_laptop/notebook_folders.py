@@ -31,8 +31,8 @@ def _root() -> Path:
     return next((folder for folder in (here, *here.parents) if (folder / _PROJECT_ROOT_FILE).is_file()), here)
 
 
-def write_widget_values(folder: Path, *, heartbeat: str) -> None:
+def write_widget_values(folder: Path, *, heartbeat: str, events: str) -> None:
     """Write the values of the notebooks' widgets, by widget name, for the tables in a folder."""
     values = {name: str(folder.absolute() / name) for name in (INPUT, "warehouse", "checkpoints")}
-    values |= {"heartbeat": heartbeat, "run-for": "1m"}
+    values |= {"heartbeat": heartbeat, "events": events, "run-for": "1m"}
     write_atomically(folder / WIDGETS_FILE, json.dumps(values, indent=2))

@@ -28,7 +28,7 @@ def merge_changes(spark: SparkSession, location: TableLocation, changes: DataFra
     oldest_ms = rollup.oldest_event_ms(changes)
     if oldest_ms is not None:
         since = rollup.search_since(oldest_ms, LOOKBACK_MS)
-        rollup.merge(spark, location, changes, since)
+        rollup.merge(spark, location, changes, since, location.labels(spark))
 
 
 def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:

@@ -53,7 +53,7 @@ def on_events(sessions: Sessions, events: Iterable[Event], now_ms: int, rules: R
     >>> from sessionization.core.events import Platform, Start
     >>> outcome = on_events({}, [Start(7, 1_000, Platform.PC, 1_500)], now_ms=2_000, rules=Rules())
     >>> outcome.sessions
-    {7: Live(started_ms=1000, opened_ms=2000, account_id=None, platform=<Platform.PC: 'pc'>)}
+    {7: Live(started_ms=1000, opened_ms=2000, account_id=None, platform=<Platform.PC: 'pc'>, labels=())}
     """
     device = _Device(sessions, now_ms)
     for event in sort_events(events):
@@ -120,7 +120,7 @@ class _Device:
             self._tally.duplicate_start += 1
             return
         place = _Place(start.at_ms, start.session_id)
-        opened = Live(start.at_ms, self._now_ms, start.account_id, start.platform)
+        opened = Live(start.at_ms, self._now_ms, start.account_id, start.platform, start.labels)
         if known is not None:
             self._start_with_pending_end(place, opened, known)
         elif (next_start_ms := self._next_start_ms(place)) is not None:
@@ -131,8 +131,7 @@ class _Device:
 
     def _start_with_pending_end(self, place: _Place, opened: Live, end: PendingEnd) -> None:
         """S2: the session is over already; it supersedes an earlier live session, and leaves a later one alone."""
-        if opened.account_id is None:
-            opened = replace(opened, account_id=end.account_id)
+        opened = replace(opened, **_known_by(opened, end))
         live = self._live()
         if live is not None and _place_of(*live) < place:
             self._close(*live, place.started_ms, EndReason.SUPERSEDED)
@@ -168,8 +167,7 @@ class _Device:
     def _end(self, end: End) -> None:
         match self._sessions.get(end.session_id):
             case Live() as live:  # E1
-                account_id = end.account_id if live.account_id is None else live.account_id
-                live = replace(live, account_id=account_id)
+                live = replace(live, **_known_by(live, end))
                 self._close(end.session_id, live, end.at_ms, EndReason.REPORTED, end.foreground_s)
             case Closed() as closed if closed.reason.is_inferred:  # E2
                 reported = replace(
@@ -178,7 +176,7 @@ class _Device:
                     reason=EndReason.REPORTED,
                     revision=closed.revision + 1,
                     foreground_s=end.foreground_s,
-                    account_id=end.account_id if closed.account_id is None else closed.account_id,
+                    **_known_by(closed, end),
                 )
                 self._put_ended(end.session_id, reported)
             case Closed() | PendingEnd():  # E3
@@ -191,6 +189,7 @@ class _Device:
                     platform=end.platform,
                     seen_ms=self._now_ms,
                     closing_order=self._next_closing_order(),
+                    labels=end.labels,
                 )
                 self._put(end.session_id, pending_end)
 
@@ -219,6 +218,7 @@ class _Device:
             platform=live.platform,
             closed_ms=self._now_ms,
             closing_order=self._next_closing_order(),
+            labels=live.labels,
         )
         self._put_ended(session_id, closed)
 
@@ -319,9 +319,21 @@ class _Device:
                 started_ms,
                 event_ms=None if event is None else event.at_ms,
                 ingested_ms=None if event is None else event.ingested_ms,
+                labels=() if kind is ChangeKind.HEARTBEAT else entry.labels,
                 **fields,
             )
         )
+
+
+def _known_by(session: Live | Closed, end: End | PendingEnd) -> dict[str, Any]:
+    """The account and the labels of a session, each by itself: the Start's, and the End's where the Start has none."""
+    return {
+        "account_id": end.account_id if session.account_id is None else session.account_id,
+        "labels": tuple(
+            of_end if of_start is None else of_start
+            for of_start, of_end in zip(session.labels, end.labels, strict=True)
+        ),
+    }
 
 
 def _place_of(session_id: SessionId, entry: Live | Closed) -> _Place:
