@@ -168,7 +168,7 @@ def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
     changes_sink(location, reports, "its writer")(spark.createDataFrame(rows, OUTPUT_SCHEMA), 9)
-    assert reports[0].ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
+    assert reports[0].ends == {"reported": 1, "superseded": 0, "timed_out": 1, "inactive": 0, "orphaned": 2}
     assert reports[0].rows_out == 5
 
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)

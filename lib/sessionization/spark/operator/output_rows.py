@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
+from sessionization.core.device_sessions import Outcome
 from sessionization.core.events import Labels
-from sessionization.core.session_rules import Outcome
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 

@@ -10,10 +10,11 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
+from sessionization.core.device_sessions import Outcome
 from sessionization.core.events import Event
 from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
 from sessionization.core.heartbeats import heartbeats
-from sessionization.core.session_rules import Outcome, on_events, on_timer
+from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import (
     Expiry,
     Rules,
