@@ -6,7 +6,7 @@ ever modified. The comments name the rules S1 to S6, E1 to E4 and T1 to T4 of do
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, SessionId, Start, sort_events
 from sessionization.core.heartbeat_grid import Firing
@@ -71,6 +71,9 @@ def on_timer(sessions: Sessions, firing: Firing, rules: Rules) -> Outcome:
     return device.outcome()
 
 
+_S = TypeVar("_S", Live, Closed)
+
+
 class _Place(NamedTuple):
     """A session's place in the order of a device's sessions."""
 
@@ -131,7 +134,7 @@ class _Device:
 
     def _start_with_pending_end(self, place: _Place, opened: Live, end: PendingEnd) -> None:
         """S2: the session is over already; it supersedes an earlier live session, and leaves a later one alone."""
-        opened = replace(opened, **_known_by(opened, end))
+        opened = _completed(opened, end)
         live = self._live()
         if live is not None and _place_of(*live) < place:
             self._close(*live, place.started_ms, EndReason.SUPERSEDED)
@@ -167,16 +170,16 @@ class _Device:
     def _end(self, end: End) -> None:
         match self._sessions.get(end.session_id):
             case Live() as live:  # E1
-                live = replace(live, **_known_by(live, end))
+                live = _completed(live, end)
                 self._close(end.session_id, live, end.at_ms, EndReason.REPORTED, end.foreground_s)
             case Closed() as closed if closed.reason.is_inferred:  # E2
+                closed = _completed(closed, end)
                 reported = replace(
                     closed,
                     ended_ms=self._clamp(_place_of(end.session_id, closed), end.at_ms),
                     reason=EndReason.REPORTED,
                     revision=closed.revision + 1,
                     foreground_s=end.foreground_s,
-                    **_known_by(closed, end),
                 )
                 self._put_ended(end.session_id, reported)
             case Closed() | PendingEnd():  # E3
@@ -325,15 +328,14 @@ class _Device:
         )
 
 
-def _known_by(session: Live | Closed, end: End | PendingEnd) -> dict[str, Any]:
-    """The account and the labels of a session, each by itself: the Start's, and the End's where the Start has none."""
-    return {
-        "account_id": end.account_id if session.account_id is None else session.account_id,
-        "labels": tuple(
-            of_end if of_start is None else of_start
-            for of_start, of_end in zip(session.labels, end.labels, strict=True)
-        ),
-    }
+def _completed(session: _S, end: End | PendingEnd) -> _S:
+    """The session with the End's account and labels, each by itself, where its Start had none."""
+    if session.account_id is None and end.account_id is not None:
+        session = replace(session, account_id=end.account_id)
+    if None in session.labels:
+        both = zip(session.labels, end.labels, strict=True)
+        session = replace(session, labels=tuple(of_end if mine is None else mine for mine, of_end in both))
+    return session
 
 
 def _place_of(session_id: SessionId, entry: Live | Closed) -> _Place:
