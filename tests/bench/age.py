@@ -72,7 +72,7 @@ class Stand:
         """Write the tables, unless an earlier run has."""
         if self._filled.exists():
             return
-        create_tables(self.spark, self.location, owner="bench", may_create=True)
+        create_tables(self.spark, self.location, owner="bench")
         began_s = time.monotonic()
         last_day = self._first_started_at((self.now - timedelta(seconds=_SESSION_S)).replace(hour=0, minute=0))
         first_day_after = last_day - (self.days - 1) * self.per_day

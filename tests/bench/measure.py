@@ -136,7 +136,7 @@ def _start_query(
     """Start the query with the sink `noop`, which counts changes, or with the product's sink into `session_changes`."""
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
-        create_tables(spark, location, owner="bench", may_create=True)
+        create_tables(spark, location, owner="bench")
         context = SinkContext("sessionize", location, "bench", listeners=(progress.append,))
         writer = changes.writeStream.foreachBatch(ChangesSink(context))
     else:

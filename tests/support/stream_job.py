@@ -87,8 +87,7 @@ class Job:
                 self.spark,
                 self.location,
                 owner=checkpoint.id,
-                may_create=not checkpoint.is_used,
-                session_id_type=checkpoint.layout.session_id_type,
+                session_id_type=None if checkpoint.is_used else checkpoint.layout.session_id_type,
             )
             self.owner = checkpoint.id
         self.context, self.pipeline = context, (pipeline := Queries(context, lambda _: None, (report,), initial_state))

@@ -90,9 +90,7 @@ class PlatformField(_Part):
 
 
 class Stream(_Part):
-    """A topic or folder of messages."""
-
-    not_yet = ("table", "value", "ingested_at")
+    """A topic, folder or table of messages."""
 
     platform: Annotated[
         Annotated[Text, Tag(CONSTANT)] | Annotated[PlatformField, Tag(FROM_A_FIELD)],
@@ -100,6 +98,11 @@ class Stream(_Part):
     ]
     device_id: IdPaths | None = None
     session_id: IdPaths | None = None
+    table: Annotated[str, Field(min_length=1)] | None = None
+    """The name of a Delta table, or its folder."""
+    ingested_at: FieldPath | None = None
+    value: FieldPath | None = None
+    """The column of the table that holds messages; without it, a row is one."""
 
 
 class Kinds(_Part):
@@ -135,7 +138,7 @@ class Foreground(_Part):
 class EventMap(_Part):
     """What messages mean: the streams that they come in, and where each message has what the rules need."""
 
-    not_yet = ("title", "keep", "value", "ingested_at")
+    not_yet = ("title", "keep")
 
     version: Literal["1"]
     streams: Annotated[dict[Annotated[str, AfterValidator(_check_stream)], Stream], Field(min_length=1)]
@@ -148,6 +151,26 @@ class EventMap(_Part):
     event_time: EventTime
     account_id: FieldPath | None = None
     foreground_s: Foreground | None = None
+    ingested_at: FieldPath | None = None
+    value: FieldPath | None = None
+
+    @model_validator(mode="after")
+    def _check_tables(self) -> Self:
+        tables = [stream.table for stream in self.streams.values() if stream.table is not None]
+        if twice := sorted({table for table in tables if tables.count(table) > 1}):
+            msg = f"streams: {twice[0]} is the table of two of them: a table is one stream"
+            raise ValueError(msg)
+        for name, stream in self.streams.items():
+            if stream.table is not None and self.ingested_at_of(name) is None:
+                msg = f"streams.{name}.ingested_at is missing: name the column that says when a row was ingested"
+                raise ValueError(msg)
+            if stream.table is None and (stream.ingested_at or stream.value):
+                msg = f"streams.{name} has a column of a table, and no table: name it, or leave the column out"
+                raise ValueError(msg)
+        if (self.ingested_at or self.value) and not tables:
+            msg = "ingested_at and value are columns of tables, and no stream has a table: name it, or leave them out"
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _check_together(self) -> Self:
@@ -187,6 +210,20 @@ class EventMap(_Part):
     def session_id_of(self, stream: str) -> tuple[Names, ...]:
         """The paths of a stream's session id, likewise."""
         return tuple(map(names_of, self.streams[stream].session_id or self.session_id or ()))
+
+    def stream_without_table(self) -> str | None:
+        """A stream that names no table, if there is one."""
+        return next((name for name, stream in self.streams.items() if stream.table is None), None)
+
+    def ingested_at_of(self, stream: str) -> Names | None:
+        """The column of a stream's table that has the ingest time."""
+        path = self.streams[stream].ingested_at or self.ingested_at
+        return None if path is None else names_of(path)
+
+    def value_of(self, stream: str) -> Names | None:
+        """The column of a stream's table that holds the messages; None where a row is one."""
+        path = self.streams[stream].value or self.value
+        return None if path is None else names_of(path)
 
     def paths(self) -> Iterator[Names]:
         """Every path, one that is used twice also twice."""

@@ -23,7 +23,7 @@ from sessionization.settings.table_location_settings import FolderTables, Tables
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.schemas import LAYOUT_PROPERTY, RAW_EVENTS, SESSION_CHANGES, SESSIONS, Table
+from sessionization.spark.tables.schemas import LAYOUT_PROPERTY, QUARANTINE, SESSION_CHANGES, SESSIONS, Table
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
@@ -43,7 +43,7 @@ _NOT_FOUND = {
     "TABLE_OR_VIEW_NOT_FOUND",
 }
 """The conditions of Spark 4.2 and Delta 4.4 for what does not exist."""
-_ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
+_ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, QUARANTINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +97,10 @@ class TableLocation:
     def missing(self, spark: SparkSession, tables: Iterable[Table]) -> list[str]:
         """The names of the tables that do not exist."""
         return [table.name for table in tables if not self.exists(spark, table)]
+
+    def present(self, spark: SparkSession, tables: Iterable[Table]) -> list[Table]:
+        """The tables that exist."""
+        return [table for table in tables if self.exists(spark, table)]
 
     def require(self, spark: SparkSession, tables: Sequence[Table]) -> None:
         """Raises `ConfigurationError` where one of the tables does not exist, or as `refuse_other_layout` does."""
