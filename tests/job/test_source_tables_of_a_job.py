@@ -182,9 +182,9 @@ def test_latest_begins_after_the_newest_row(spark: SparkSession, played: Played)
     Played(spark, played.folder)
     with (
         pytest.raises(ConfigurationError, match="the table of games does not reach version 2, which was read: it was"),
-        job_running(played.settings(checkpoints=played.folder / "d", archive="on", from_sessions=True)),
+        job_running(played.settings(checkpoints=played.folder / "d", archive="on", from_sessions=True)) as job,
     ):
-        pass
+        job.wait_for(lambda: False, "its end")
     with (
         pytest.raises(
             StreamError, match="a source table was dropped, or made anew: bring it back, or begin with a new"

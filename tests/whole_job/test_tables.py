@@ -13,6 +13,6 @@ pytestmark = pytest.mark.job
 
 
 def test_a_dirty_evening_in_tables_has_no_difference(spark: SparkSession, tmp_path: Path) -> None:
-    boundaries = (Boundary.AT_RANDOM, Boundary.RAW_EVENTS_COMMITTED)
-    run = play(11, 2, tmp_path, boundaries=boundaries, groups=8, kind=TableJob, events=table_events(tmp_path))
+    boundaries = (Boundary.RAW_EVENTS_COMMITTED,)
+    run = play(11, 1, tmp_path, boundaries=boundaries, groups=8, kind=TableJob, events=table_events(tmp_path))
     assert compare(run, spark) == []

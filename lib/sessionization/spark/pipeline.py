@@ -20,7 +20,7 @@ from pyspark.sql.streaming import DataStreamWriter
 from sessionization.core.session_state import RulesInForce
 from sessionization.settings.sessionize_settings import FilesSource
 from sessionization.settings.table_source_settings import TableSource
-from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
+from sessionization.spark.checkpoint.folder import ARCHIVE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.input.source import Begin, read_messages
@@ -47,7 +47,7 @@ class Pipeline:
     """What a warm start begins with."""
 
     def archive(self) -> DataStreamWriter:
-        messages = self._messages(ARCHIVE, self.sinks.every_ms(ARCHIVE))  # stream, position, ingested_at, value
+        messages = self._messages(self.sinks.every_ms(ARCHIVE))  # stream, position, ingested_at, value
         parsed = parse(
             messages, self.context.settings.rules.of_event_times, self.context.settings.event_map
         )  # with the parsed fields, and a reason for each invalid message
@@ -56,7 +56,7 @@ class Pipeline:
     def sessionize(self) -> DataStreamWriter:
         is_real_time = self.context.is_real_time
         # A real-time batch has no bound but its duration, and needs no ticks.
-        messages = self._messages(SESSIONIZE, None if is_real_time else self.context.settings.pace.trigger_ms)
+        messages = self._messages(None if is_real_time else self.context.settings.pace.trigger_ms)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
         events = valid_events(
             parse(messages, self.context.settings.rules.of_event_times, self.context.settings.event_map)
@@ -71,11 +71,11 @@ class Pipeline:
         changes = self._unmerged_changes()  # session_changes without heartbeats
         return self.sinks.sessions(changes)  # -> sessions
 
-    def _messages(self, query: str, every_ms: int | None) -> DataFrame:
+    def _messages(self, every_ms: int | None) -> DataFrame:
         """Stream the messages, as many per micro-batch as `every_ms` allows (`_most`); None for no bound."""
         most = None if every_ms is None else self._most(every_ms)
         initial = self.initial_state
-        begin = Begin(self.context.checkpoint.created_ms, initial.start_offsets, initial.first_versions.get(query, {}))
+        begin = Begin(self.context.checkpoint.created_ms, initial.start_offsets, initial.first_versions)
         return read_messages(self.context.spark, self.context.settings, most, begin)
 
     def _most(self, every_ms: int) -> int | None:

@@ -1,10 +1,10 @@
 """Seed a checkpoint from the tables, after the previous one was lost or had other device groups."""
 
 import json
-from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc, wall_clock_ms
@@ -12,12 +12,12 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
-from sessionization.message_limits import EventTimeLimits
+from sessionization.message_limits import SKIPPED, EventTimeLimits
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.newest import newest_update_ms
-from sessionization.spark.input.parse import event_types
+from sessionization.spark.input.parse import event_types, parse
 from sessionization.spark.input.source import glob_escaped
 from sessionization.spark.input.source_tables import Versions
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
@@ -27,7 +27,7 @@ from sessionization.spark.operator.seed import pack_seed
 from sessionization.spark.replay.archived_events import archived_messages, read_events
 from sessionization.spark.replay.micro_batch_clock import stream_clock
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSIONS
 from sessionization.spark.warm_start import read_position, table_starts
 from sessionization.spark.warm_start.remembered_state import (
     IS_ENTRY,
@@ -54,7 +54,7 @@ class InitialState:
         start_offsets: the first topic offsets to read.
         changes_version: the version of `session_changes` up to which `sessions` shows all changes. Without it the
             rollup begins with the whole table.
-        first_versions: by query, the first versions of source tables to read.
+        first_versions: the first versions of source tables to read.
         unread_events: a stream of the events that the previous job had archived and not applied, in the columns
             `parse.EVENT_COLUMNS`; None for a checkpoint that began without tables.
     """
@@ -63,7 +63,7 @@ class InitialState:
     start_offsets: Offsets | None = None
     changes_version: int | None = None
     unread_events: DataFrame | None = None
-    first_versions: Mapping[str, Versions] = field(default_factory=dict)
+    first_versions: Versions = field(default_factory=dict)
 
 
 NO_INITIAL_STATE = InitialState()
@@ -103,7 +103,7 @@ def warm_start(context: JobContext) -> InitialState:
             starts = read_position.next_offsets(context)
             write_atomically(starts_file, json.dumps(starts))
         changes_version = merge_recent_changes(context)
-        store_remembered_state(context, seed_folder, unread_folder, first_versions.get(SESSIONIZE, {}))
+        store_remembered_state(context, seed_folder, unread_folder, first_versions)
     elif settings.source.type == "kafka" and not _have_started(checkpoint):
         starts = _read_starts(starts_file)
     seed: DataFrame | None = None
@@ -155,6 +155,8 @@ def store_remembered_state(
         spark, location, settings.event_map, archives=settings.archives, versions=versions
     ).where(F.col("ingested_at") >= since)
     limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
+    if not settings.archives:
+        quarantine_unread(context, archived, limits)
     events = without_change(read_events(archived, limits, settings.event_map), recent)
     entries = stored_entries(location.read(spark.read, SESSIONS), recent)
     state = remembered_state(entries, events, clock, span, layout).persist()
@@ -172,6 +174,22 @@ def store_remembered_state(
         )
     finally:
         state.unpersist()
+
+
+def quarantine_unread(context: JobContext, messages: DataFrame, limits: EventTimeLimits) -> None:
+    """Append to `quarantine` what is no valid event of these messages, and not there yet.
+
+    `archive` begins after them.
+    """
+    events, position = context.settings.event_map, ["stream", "ingested_at", "value"]
+    known = context.location.read(context.spark.read, QUARANTINE).select(
+        *(F.col(name).alias(f"_{name}") for name in position)
+    )
+    is_same = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in position))
+    invalid = parse(messages, limits, events).where(f"reason != '{SKIPPED}'").join(known, is_same, "left_anti")
+    context.check_lease()
+    rows = invalid.withColumn("ingest_date", F.to_date(F.current_timestamp()))
+    context.location.append(rows.select(*QUARANTINE.column_names), QUARANTINE)
 
 
 def _unread_type(layout: StateLayout) -> str:
