@@ -28,6 +28,7 @@ _TOO_DEEP_NESTING = 5_000
 _MINUTES_EAST = (-720, -480, -210, 0, 60, 120, 345, 540, 840)
 _NO_TEXT = (ABSENT, None, 1.5, True, ["a"], {"id": "a"}, "", " \t", "\ud800", _BEYOND_64_BITS)
 """Values that are no text of an id, where an integer may be one."""
+_ODD_LABELS = (None, "", "\ud800", 42, -0.5, True, _BEYOND_64_BITS, ["a"], {"id": "a"}, "\U0001f3ae" * 257)
 _NO_ISO8601 = (
     ABSENT,
     None,
@@ -91,6 +92,7 @@ def replacements(form: Form) -> Mapping[DirtKind, Sequence[Values]]:
         DirtKind.ODD_OPTIONAL: (
             *_each(ACCOUNT, None, "", 42, ["a"], {"id": "a"}),
             *_each(FOREGROUND, None, "12", 1.5, True, _BEYOND_64_BITS),
+            *(way for place in form.label_places for way in _each(place, *_ODD_LABELS)),
             {"region": "eu", "tags": ["new", {"since": 1}]},
         ),
         DirtKind.OTHER_EVENT: _each(EVENT, *events.kinds.activity, *(unknown_kinds if skips_others else ())),

@@ -50,7 +50,8 @@ def test_messages_in_avro_become_what_they_are_in_json(spark: SparkSession, tmp_
     messages += [("halls", _changed(message, rng), ...) for _, message, _ in messages[:-10] for _ in range(4)]
     rows = [(number, stream, INGESTED, message) for number, (stream, message, _) in enumerate(messages)]
     frame_of_rows = spark.createDataFrame(rows, "number int, stream string, ingested_at timestamp, value binary")
-    parsed = parse(frame_of_rows, LIMITS, map_of(map_text(tmp_path))).collect()
+    event_map = map_of(map_text(tmp_path))
+    parsed = parse(frame_of_rows, LIMITS, event_map, event_map.label_columns()).collect()
     found = {row.number: row for row in parsed}
     assert [found[number].value for number in range(len(rows))] == [message for _, message, _ in messages]
     events, differing = content(tmp_path), []

@@ -9,7 +9,7 @@ from pyspark.sql import Row, SparkSession
 
 from sessionization.event_map.reading import DEFAULT as DEFAULT_NAME
 from sessionization.message_limits import SKIPPED
-from sessionization.spark.input.parse import EVENT_COLUMNS, parse, valid_events
+from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS, parse, valid_events
 from sessionization_simulator.malformed import kinds_of
 from tests.simulate.simulated import play, written
 from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
@@ -37,8 +37,9 @@ def parsed(spark: SparkSession) -> dict[tuple[str, str], Row]:
             for name, (value, _) in cases.items()
         ]
         messages = spark.createDataFrame(rows, "name string, stream string, ingested_at timestamp, value binary")
-        result = parse(messages, LIMITS, map_of(text))
-        assert result.columns == [*messages.columns, *EVENT_COLUMNS, "reason"]
+        labels = map_of(text).label_columns()
+        result = parse(messages, LIMITS, map_of(text), labels)
+        assert result.columns == [*messages.columns, *EVENT_COLUMNS, *([LABELS] if labels else []), "reason"]
         valid = valid_events(result).count()
         all_rows = result.collect()
         assert valid == sum(row.reason is None for row in all_rows)
@@ -82,7 +83,7 @@ def test_an_evening_of_dirt_and_of_changed_bytes_becomes_what_the_second_impleme
     lines += [(stream, changed_at_random(line, rng)) for stream, line in lines if len(line) < 1_000]
     rows = [(stream, INGESTED, line) for stream, line in lines]
     frame = spark.createDataFrame(rows, "stream string, ingested_at timestamp, value binary")
-    found = [outcome(row) for row in parse(frame, LIMITS, events).collect()]
+    found = [outcome(row) for row in parse(frame, LIMITS, events, events.label_columns()).collect()]
     expected = [read_outcome(read(stream, line, INGESTED_MS, content)) for stream, line in lines]
     assert [(line, *both) for line, *both in zip(lines, found, expected, strict=True) if both[0] != both[1]] == []
     assert {one for one in expected if isinstance(one, str)} == REASONS_OF_MAPS & set(kinds_of(events))
@@ -98,7 +99,8 @@ def test_a_sample_of_a_product_becomes_what_its_documentation_means(
     frame = spark.createDataFrame(
         [(stream, INGESTED, line) for line in lines], "stream string, ingested_at timestamp, value binary"
     )
-    found = [outcome(row) for row in parse(frame, LIMITS, map_of(PACKAGE[product])).collect()]
+    events = map_of(PACKAGE[product])
+    found = [outcome(row) for row in parse(frame, LIMITS, events, events.label_columns()).collect()]
     content = yaml.safe_load(PACKAGE[product])
     assert found == [read_outcome(read(stream, line, INGESTED_MS, content)) for line in lines]
     meant = MEANT[product]
@@ -113,3 +115,12 @@ def changed_at_random(line: bytes, rng: random.Random) -> bytes:
         (b"", b'"', b"{", b",", b":", b"0", b"-", b"e1", b".", b" ", b"\xff", b"\\")
     )
     return bytes(changed)
+
+
+def test_a_label_column_that_the_map_does_not_have_is_null(spark: SparkSession) -> None:
+    value = CASES[ARCADE, "arcade"]["a title and kept values"][0]
+    messages = spark.createDataFrame(
+        [("arcade", INGESTED, value)], "stream string, ingested_at timestamp, value binary"
+    )
+    [row] = valid_events(parse(messages, LIMITS, map_of(ARCADE), ("build", "os", "title", "order"))).collect()
+    assert row.labels == [None, "PS5", "chess", None]

@@ -20,8 +20,11 @@ other_events: skip
 event_time: {path: ts, format: epoch_ms}
 account_id: user.id
 foreground_s: {path: session.foreground, unit: ms}
+title: game
+keep: {country: geo.country, os: device.os}
 """
-"""One stream for all platforms, nested fields, a composite device id, and other events beside."""
+"""One stream for all platforms, nested fields, a composite device id, and other events beside. It has a title
+and kept values, one of them of a field that has another meaning too."""
 
 HANDHELD = """
 version: 1
@@ -48,8 +51,9 @@ kinds: {start: [joined], end: [left, kicked]}
 other_events: skip
 event_time: {path: time, format: epoch_ms}
 account_id: user.id
+keep: {visit: visit}
 """
-"""Session ids of type text, one of them of two parts."""
+"""Session ids of type text, one of them of two parts, and a kept value without a title: that part."""
 
 OFFSETS = """
 version: 1

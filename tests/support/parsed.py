@@ -7,14 +7,14 @@ from pyspark.sql import Row
 
 from sessionization.core.events import Start
 from sessionization.message_limits import SKIPPED
-from sessionization.spark.input.parse import EVENT_COLUMNS
+from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS
 
 
 def outcome(row: Row) -> Any:
     """A row of the parser: its event by column, the reason of its quarantine, or None where it is skipped."""
     if row.reason is not None:
         return None if row.reason == SKIPPED else row.reason
-    return {name: row[name] for name in EVENT_COLUMNS}
+    return {name: row[name] for name in EVENT_COLUMNS} | {LABELS: row.asDict().get(LABELS, [])}
 
 
 def read_outcome(found: Any) -> Any:
@@ -33,4 +33,5 @@ def read_outcome(found: Any) -> Any:
         "account_id": fields["account_id"],
         "platform": fields["platform"],
         "ingested_ms": fields["ingested_ms"],
+        "labels": list(event.labels),
     }

@@ -104,15 +104,26 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
         return "event_time_in_future"
     if at_ms < ingested_ms - MAX_EVENT_AGE_MS:
         return "event_time_too_old"
+    labels = tuple(_label(_at(fields, path)) for path in label_paths(events).values())
     if kind in starts:
-        return device_id, Start(session_id, at_ms, platform, ingested_ms, account_id)
+        return device_id, Start(session_id, at_ms, platform, ingested_ms, account_id, labels)
     foreground = events.get("foreground_s") or {"path": None, "unit": "s"}
     foreground_s = _long(_at(fields, foreground["path"]))
     if foreground_s is not None and foreground_s < 0:
         return "negative_foreground"
     if foreground_s is not None and foreground["unit"] == "ms":
         foreground_s //= 1_000
-    return device_id, End(session_id, at_ms, platform, ingested_ms, account_id, foreground_s)
+    return device_id, End(session_id, at_ms, platform, ingested_ms, account_id, foreground_s, labels)
+
+
+def label_paths(events: Fields) -> dict[str, str]:
+    """The columns of title and kept values, in the map's order, with their paths."""
+    return {name: path for name, path in {"title": events.get("title"), **events.get("keep", {})}.items() if path}
+
+
+def _label(value: Any) -> str | None:
+    text = str(value).lower() if isinstance(value, bool) else _text_or_integer(value)
+    return text if text and len(text) <= _MAX_ID_CODE_POINTS else None
 
 
 def _at(fields: Fields, path: str | None) -> Any:

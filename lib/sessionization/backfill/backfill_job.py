@@ -3,7 +3,7 @@
 import contextlib
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -108,6 +108,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF, settings=settings))
         location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
+        scope = replace(scope, layout=replace(scope.layout, labels=location.labels(spark)))
         check_registry(spark, scope.events)
         check_lease = no_lease
         if not is_exclusive:
@@ -161,9 +162,12 @@ def replay_sessions(
     end = F.timestamp_millis(F.lit(scope.to_ms - 1 - (scope.to_ms - 1) % DAY_MS + DAY_MS))
     raw = location.read(spark.read, RAW_EVENTS).where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
     partitions = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    events = read_events(raw, scope.limits, scope.events)
+    labels = scope.layout.labels
+    events = read_events(raw, scope.limits, scope.events, labels)
     changes = replayed_changes(events, clock, scope.rules, scope.layout, partitions)
-    return rollup.fold_by_session(changes).where(F.col("updated_at") >= F.timestamp_millis(F.lit(scope.from_ms)))
+    return rollup.fold_by_session(changes, labels).where(
+        F.col("updated_at") >= F.timestamp_millis(F.lit(scope.from_ms))
+    )
 
 
 def verify(sessions: DataFrame, folded: DataFrame, period_ms: tuple[int, int], say: Say) -> None:
@@ -211,7 +215,7 @@ def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Col
             ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
             F.concat(F.lit(f"{name} "), _as_text(f"t.{name}"), F.lit(", not "), _as_text(f"o.{name}")),
         )
-        for name in _COMPARED_COLUMNS
+        for name in (*_COMPARED_COLUMNS, *(name for name in ours.columns if name not in SESSIONS.column_names))
     ]
     what = (
         F.when(F.col("t.status").isNull(), F.lit("is not in sessions"))

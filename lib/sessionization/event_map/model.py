@@ -5,7 +5,7 @@ docs/your-own-events.md explains each field.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
 from typing import Annotated, Any, ClassVar, Literal, Self
 
@@ -20,6 +20,7 @@ from pydantic import (
 )
 from pydantic import Discriminator as ChosenBy
 
+from sessionization.event_map.column_names import check_kept_column
 from sessionization.event_map.field_path import FieldPath, Names, names_of
 
 PAGE = "docs/your-own-events.md"
@@ -27,6 +28,8 @@ _STREAM = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,248}")
 _URL = re.compile(r"https?://")
 _REFERENCE = re.compile(r"env:\S+|secret:[^/]+/.+")
 CONSTANT, FROM_A_FIELD = "constant", "from a field"
+TITLE, KEEP = "title", "keep."
+"""A column, and what stands before a kept column's name in `EventMap.paths_of`."""
 
 
 def _check_stream(name: str) -> str:
@@ -87,6 +90,7 @@ class _Part(BaseModel):
 IdPaths = Annotated[tuple[FieldPath, ...], BeforeValidator(_as_parts)]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 Kind = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
+KeptColumn = Annotated[str, AfterValidator(check_kept_column)]
 
 
 class PlatformField(_Part):
@@ -166,7 +170,7 @@ class SchemaRegistry(_Part):
 class EventMap(_Part):
     """What messages mean: the streams that they come in, and where each message has what the rules need."""
 
-    not_yet = ("title", "keep", "ingested_at")
+    not_yet = ("ingested_at",)
 
     version: Literal["1"]
     streams: Annotated[dict[Annotated[str, AfterValidator(_check_stream)], Stream], Field(min_length=1)]
@@ -179,6 +183,8 @@ class EventMap(_Part):
     event_time: EventTime
     account_id: FieldPath | None = None
     foreground_s: Foreground | None = None
+    title: FieldPath | None = None
+    keep: Annotated[dict[KeptColumn, FieldPath], Field(min_length=1, max_length=8)] | None = None
     value: Literal["avro"] | None = None
     schema_registry: Annotated[SchemaRegistry, BeforeValidator(_as_registry)] | None = None
 
@@ -249,7 +255,17 @@ class EventMap(_Part):
             found["account_id"] = (names_of(self.account_id),)
         if self.foreground_s is not None:
             found["foreground_s"] = (names_of(self.foreground_s.path),)
-        return found
+        labels = self.label_paths().items()
+        return found | {name if name == TITLE else f"{KEEP}{name}": (path,) for name, path in labels}
+
+    def label_paths(self) -> dict[str, Names]:
+        """The paths of `title` and of the kept values, by their columns in the order in which the map has them."""
+        paths = {} if self.title is None else {TITLE: self.title}
+        return {name: names_of(path) for name, path in (paths | (self.keep or {})).items()}
+
+    def label_columns(self, known: Iterable[str] = ()) -> Names:
+        """The columns of `title` and of the kept values: the `known` ones, which never go, then those of this map."""
+        return tuple(dict.fromkeys((*known, *self.label_paths())))
 
     @property
     def skips(self) -> bool:

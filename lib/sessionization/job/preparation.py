@@ -117,6 +117,8 @@ def _open_tables(
     session_id_type = checkpoint.layout.session_id_type
     if checkpoint.is_taking_over:
         refuse_missing_tables(spark, location, session_id_type)
+        checkpoint = checkpoint.with_layout_of(context.settings.event_map, location.labels(spark))
+        context = replace(context, checkpoint=checkpoint)
     else:
         create_tables(
             spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used, session_id_type=session_id_type
@@ -140,7 +142,7 @@ def _open_tables(
         take_over(spark, location, checkpoint.id)
         create_tables(spark, location, owner=checkpoint.id, may_create=False)
         checkpoint.restore_layout_file()
-    fit_to_events(spark, location, context.settings.event_map)
+    fit_to_events(spark, location, context.settings.event_map, checkpoint.layout.labels)
     store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)
     if location.warehouse is None:
         views.create_views(spark, location)
