@@ -202,7 +202,7 @@ format: $(READY) ## format, and apply the automatic fixes of lint
 
 lock: $(READY) ## resolve the locks again from pyproject.toml
 	@for lock in "--group build -o requirements-build.lock" \
-	  "--extra local --extra kafka --extra metrics --group dev -o requirements.lock" \
+	  "--extra local --extra avro --extra kafka --extra metrics --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock" \
 	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
 	  "--extra forecast --extra mlflow --extra notebooks --group notebooks --constraints requirements.lock \
@@ -215,7 +215,7 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	  --group s3 -o requirements-s3.lock
 	@$(BIN)/uv pip compile --quiet --python-platform linux --python-version 3.12 --generate-hashes --no-header --upgrade \
-	  --constraints tools/bundle/runtime_packages.txt --extra forecast --extra kafka --extra metrics --group databricks \
+	  --constraints tools/bundle/runtime_packages.txt --extra avro --extra forecast --extra kafka --extra metrics --group databricks \
 	  pyproject.toml -o requirements-databricks.lock
 
 clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results

@@ -5,6 +5,7 @@ import json
 from datetime import UTC, datetime
 from pathlib import Path
 
+from sessionization.event_map.reading import PLAYSTATION
 from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import in_order
@@ -17,6 +18,7 @@ _FOLDER = Path(__file__).parents[1] / "lib" / "sessionization" / "notebook"
 _BEGIN_MS = int(datetime(2026, 11, 20, 20, tzinfo=UTC).timestamp() * 1_000)
 _SETTINGS = {
     "output": "unused", "rate": 0.12, "duration": "2h", "session_length": "12m", "devices": 90, "dirt": 0.25, "seed": 3,
+    "events": PLAYSTATION,
 }  # fmt: skip
 _DIRT_BY_CODE = {kind.code: str(kind) for kind in DirtKind}
 

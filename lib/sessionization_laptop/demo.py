@@ -20,7 +20,7 @@ from rich.panel import Panel
 from rich.table import Table
 
 from sessionization.errors import ConfigurationError
-from sessionization.event_map.reading import DEFAULT, package_map
+from sessionization.event_map.reading import PLAYSTATION, package_map
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import run
 from sessionization.settings.sessionize_settings import SessionizeSettings
@@ -50,6 +50,10 @@ QUERIES = (
         "Which sessions are live, and when did they last beat?",
         "SELECT platform, device_id, session_id, beat, heartbeat_age_ms\n"
         "FROM live_sessions ORDER BY started_at LIMIT 3",
+    ),
+    (
+        "Which games are played?",
+        "SELECT title, count(*) AS live FROM live_sessions GROUP BY title ORDER BY live DESC LIMIT 4",
     ),
     (
         "What was refused, and why?",
@@ -109,7 +113,7 @@ def _prepared_source(source: Source, folder: Path) -> Iterator[tuple[list[str], 
         yield ["--output", str(folder / "input")], {"input": folder / "input"}
         return
     with Broker(folder / "kafka") as broker:
-        broker.create_topics(dict.fromkeys(package_map(DEFAULT).stream_names, _TOPIC_PARTITIONS))
+        broker.create_topics(dict.fromkeys(package_map(PLAYSTATION).stream_names, _TOPIC_PARTITIONS))
         servers = broker.bootstrap_servers
         yield ["--sink", "kafka", "--bootstrap-servers", servers], {"type": "kafka", "bootstrap_servers": servers}
 
@@ -123,6 +127,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
             "tables": {"warehouse": folder / "warehouse"},
             "rules": {"heartbeat": _HEARTBEAT},
             "state": {"checkpoints": folder / "checkpoints"},
+            "events": PLAYSTATION,
             "run_for": SECONDS * 1_000,
         }
     )
@@ -155,7 +160,9 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     if (folder / "checkpoints" / LAYOUT_FILE).is_file():
         say(f"this demo continues the tables of an earlier one; to begin anew, delete {folder}")
     say("Spark is starting (about 20 s); in this demo a session beats every 10 s")
-    evening = ("--live", "300", "--rate", "20", "--duration", f"{SECONDS + 30}s", "--dirt", "0.1")
+    evening = (
+        "--live", "300", "--rate", "20", "--duration", f"{SECONDS + 30}s", "--dirt", "0.1", "--events", PLAYSTATION,
+    )  # fmt: skip
     simulation = subprocess.Popen([sys.executable, *simulator, *evening], stderr=subprocess.DEVNULL)
     try:
         with (

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from sessionization.command_line.parser import run as run_main
 from sessionization.command_line.parser import say_on_stderr
+from sessionization.event_map.reading import PLAYSTATION
 from sessionization.ml.runs import EXPERIMENT
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
@@ -17,7 +18,7 @@ from sessionization_simulator.simulate_settings import SimulateSettings
 
 RUNS = ({"rules": {"heartbeat": "5s"}}, {"rules": {"heartbeat": "2s"}, "pace": {"trigger": "500ms"}})
 """The settings that differ between the two runs, so that there is something to compare."""
-_EVENING = {"session_length": "12m", "past": "1h", "duration": "2h"}
+_EVENING = {"session_length": "12m", "past": "1h", "duration": "2h", "events": PLAYSTATION}
 _PROG = "notebook-data"
 _say = say_on_stderr(_PROG)
 
@@ -47,6 +48,7 @@ def load_demo_tables(folder: Path, *, live: int = 150, dirt: float = 0.08, run_f
                     "tables": {"warehouse": folder / "warehouse"},
                     "state": {"checkpoints": folder / "checkpoints"},
                     "monitoring": {"mlflow": EXPERIMENT},
+                    "events": PLAYSTATION,
                     "run_for": run_for_ms,
                     **differing_settings,
                 }
@@ -57,7 +59,10 @@ def load_demo_tables(folder: Path, *, live: int = 150, dirt: float = 0.08, run_f
 
 def play_evening(output: Path) -> None:
     """Let simulated devices play into `output` in the background, as the job `simulate` does in a workspace."""
-    settings = {"output": output, "live": 80, "session_length": "60s", "duration": "180s", "dirt": 0.1, "seed": 2}
+    settings = {
+        "output": output, "live": 80, "session_length": "60s", "duration": "180s", "dirt": 0.1, "seed": 2,
+        "events": PLAYSTATION,
+    }  # fmt: skip
     _start_players(SimulateSettings.model_validate(settings), threading.Event())
 
 

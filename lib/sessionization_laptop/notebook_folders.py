@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from sessionization.event_map.reading import PLAYSTATION
 from sessionization.files import write_atomically
 
 WIDGETS_FILE = "widgets.json"
@@ -34,5 +35,5 @@ def _root() -> Path:
 def write_widget_values(folder: Path, *, heartbeat: str) -> None:
     """Write the values of the notebooks' widgets, by widget name, for the tables in a folder."""
     values = {name: str(folder.absolute() / name) for name in (INPUT, "warehouse", "checkpoints")}
-    values |= {"heartbeat": heartbeat, "run-for": "1m"}
+    values |= {"heartbeat": heartbeat, "events": PLAYSTATION, "run-for": "1m"}
     write_atomically(folder / WIDGETS_FILE, json.dumps(values, indent=2))

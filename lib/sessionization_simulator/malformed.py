@@ -2,7 +2,7 @@
 
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime, timedelta, timezone
+from datetime import UTC, datetime, timedelta, timezone
 from typing import Any
 
 from sessionization.event_map.model import EventMap
@@ -28,6 +28,7 @@ _TOO_DEEP_NESTING = 5_000
 _MINUTES_EAST = (-720, -480, -210, 0, 60, 120, 345, 540, 840)
 _NO_TEXT = (ABSENT, None, 1.5, True, ["a"], {"id": "a"}, "", " \t", "\ud800", _BEYOND_64_BITS)
 """Values that are no text of an id, where an integer may be one."""
+_ODD_LABELS = (None, "", "\ud800", 42, -0.5, True, _BEYOND_64_BITS, ["a"], {"id": "a"}, "\U0001f3ae" * 257)
 _NO_ISO8601 = (
     ABSENT,
     None,
@@ -43,6 +44,18 @@ _NO_ISO8601 = (
 _NO_TIME: Mapping[str, Sequence[object]] = {
     "iso8601": _NO_ISO8601,
     "iso8601_basic_offset": (*_NO_ISO8601, "2026-01-01T20:15:00.000+0060"),
+    "sql_timestamp": (
+        ABSENT,
+        None,
+        1_767_225_600_000,
+        "",
+        "yesterday",
+        "2026-01-01",
+        "2026-01-01 20:15",
+        "2026-02-30 20:15:00.000",
+        "2026-01-01 24:15:00.000",
+        "2026-01-01 20:15:00.000 +99:00",
+    ),
     "epoch_ms": (
         ABSENT,
         None,
@@ -79,12 +92,13 @@ def replacements(form: Form) -> Mapping[DirtKind, Sequence[Values]]:
         DirtKind.ODD_OPTIONAL: (
             *_each(ACCOUNT, None, "", 42, ["a"], {"id": "a"}),
             *_each(FOREGROUND, None, "12", 1.5, True, _BEYOND_64_BITS),
+            *(way for place in form.label_places for way in _each(place, *_ODD_LABELS)),
             {"region": "eu", "tags": ["new", {"since": 1}]},
         ),
         DirtKind.OTHER_EVENT: _each(EVENT, *events.kinds.activity, *(unknown_kinds if skips_others else ())),
         DirtKind.OVERSIZED: (
             {device_part(0): _OVER_256_CODE_POINTS},
-            *(_each(ACCOUNT, _OVER_256_CODE_POINTS, "\U0001f3ae" * 257) if events.account_id is not None else ()),
+            *(_each(ACCOUNT, _OVER_256_CODE_POINTS, "\U0001f3ae" * 257) if ACCOUNT in form.paths else ()),
             *(_each(session_part(0), _OVER_256_CODE_POINTS) if events.has_text_ids else ()),
             {"note": _OVER_64_KIB},
         ),
@@ -158,11 +172,14 @@ class Writer:
         return self.form.encoded({**values, **ways[turn % len(ways)]})
 
     def _local_time(self, time: Any, turn: int) -> object:
-        """The same instant with another offset than Z, where the format has one."""
+        """The same instant with another offset than the usual one, where the format has one."""
         if not isinstance(time, str):
             return time
+        time_format, at = self.form.events.event_time.format, datetime.fromisoformat(time)
         zone = timezone(timedelta(minutes=_MINUTES_EAST[turn % len(_MINUTES_EAST)]))
-        text = datetime.fromisoformat(time).astimezone(zone).isoformat(timespec="milliseconds")
-        if self.form.events.event_time.format == "iso8601":
+        text = at.replace(tzinfo=at.tzinfo or UTC).astimezone(zone).isoformat(timespec="milliseconds")
+        if time_format == "iso8601":
             return text
+        if time_format == "sql_timestamp" and turn % 3:
+            text = f"{text[:-6]} {text[-6:]}".replace("T", " ")
         return text.removesuffix(":00") if turn % 2 else text[:-3] + text[-2:]

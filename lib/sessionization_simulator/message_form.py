@@ -8,7 +8,7 @@ from typing import Any, Final, Self
 from uuid import UUID
 
 from sessionization.event_map.field_path import Names
-from sessionization.event_map.model import EventMap
+from sessionization.event_map.model import KEEP, TITLE, EventMap
 
 SESSION: Final = "session_id"
 EVENT: Final = "event"
@@ -19,6 +19,11 @@ FOREGROUND: Final = "foreground_s"
 _KNOWN = {ACCOUNT, PLATFORM, FOREGROUND}
 """What a map may leave out. Any other name is that of a field beside, which no map knows."""
 ABSENT: Final = object()
+TITLES: Final = ("PPSA90117_00", "PPSA90240_00", "PPSA90351_00", "PPSA90468_00")
+"""The games that are played; the first one the most."""
+_TITLE_OF_TEN = (0, 0, 0, 0, 1, 1, 1, 2, 2, 3)
+_KEPT_VALUES = 7
+_LACKING_ONE_IN = 9
 
 Values = Mapping[str, Any]
 """The values of a message by these names, those of the parts of an id by `device_part` and `session_part`."""
@@ -36,6 +41,10 @@ def session_part(number: int) -> str:
     return f"{SESSION} {number}"
 
 
+def _is_label(place: str) -> bool:
+    return place == TITLE or place.startswith(KEEP)
+
+
 @dataclass(frozen=True, slots=True)
 class Form:
     """The form of a stream's messages."""
@@ -44,6 +53,8 @@ class Form:
     paths: Mapping[str, Names]
     device_parts: int
     session_parts: int
+    label_places: Names
+    """The places of title and kept values, without those whose field has another meaning too."""
 
     @classmethod
     def of(cls, events: EventMap, stream: str) -> Self:
@@ -51,8 +62,10 @@ class Form:
         device, session = places.pop("device_id"), places.pop(SESSION)
         paths = {device_part(number): path for number, path in enumerate(device)}
         paths |= {session_part(number): path for number, path in enumerate(session)}
-        paths |= {place: path for place, [path] in places.items()}
-        return cls(events, paths, len(device), len(session))
+        # An account that is also the device has no field of its own, nor has a kept value with another meaning.
+        paths |= {place: path for place, [path] in places.items() if not _is_label(place) and path not in device}
+        labels = {place: path for place, [path] in places.items() if _is_label(place) and path not in paths.values()}
+        return cls(events, paths | labels, len(device), len(session), tuple(labels))
 
     def device(self, device_id: str) -> dict[str, str]:
         """The parts of a device id, of which all but the last group devices."""
@@ -69,6 +82,14 @@ class Form:
         counts = {session_part(part): number % 7 for part in range(self.session_parts - 1)}
         return {**counts, session_part(self.session_parts - 1): uuid}
 
+    def labels(self, session: int, turn: int) -> dict[str, str]:
+        """Title and kept values. The title is the session's, a kept value of each message; some messages lack some."""
+        return {
+            place: TITLES[_TITLE_OF_TEN[session % 10]] if place == TITLE else f"{place} {turn % _KEPT_VALUES}"
+            for number, place in enumerate(self.label_places)
+            if (turn + number) % _LACKING_ONE_IN
+        }
+
     def kind(self, turn: int, *, is_end: bool) -> str:
         kinds = self.events.kinds.end if is_end else self.events.kinds.start
         return kinds[turn % len(kinds)]
@@ -80,6 +101,8 @@ class Form:
                 return at_ms
             case "epoch_s":
                 return at_ms / 1_000
+            case "sql_timestamp":
+                return iso8601.replace("T", " ")
             case _:
                 return f"{iso8601}Z"
 

@@ -78,6 +78,7 @@ class Wording:
                 if has_account:
                     values[ACCOUNT] = account
                 values |= {**form.device(device), TIME: form.time(time, at), PLATFORM: self._places[place].platform}
+                values |= form.labels(session_id, turn)
                 if is_end and has_foreground:
                     values[FOREGROUND] = form.foreground(foreground)
                 yield device, writer.text(values, _KIND_BY_CODE.get(dirt), turn)

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import report
-from tests.bench.scenario import QUICK, SCALING, WHOLE, Result, Scenario
+from tests.bench.scenario import MAPS, QUICK, SCALING, WHOLE, Result, Scenario
 
 _ROOT = Path(__file__).parents[2]
 _STORE = _ROOT / ".bench"
@@ -35,7 +35,7 @@ def main() -> int:
     results: defaultdict[tuple[Scenario, str], dict[int, Result]] = defaultdict(dict)
     failed = 0
     with _sides(options.against, options.conf) as sides:
-        for repeat in range(options.repeats or (1 if options.quick else 3)):
+        for repeat in range(options.repeats or (1 if options.scenarios is QUICK else 3)):
             for scenario in _chosen(options):
                 for side, (paths, conf) in sides.items():
                     try:
@@ -53,10 +53,13 @@ def main() -> int:
 
 def _options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(prog="python -m tests.bench", description=__doc__)
-    parser.add_argument("--quick", action="store_true", help="small loads, once each; three minutes")
-    parser.add_argument(
-        "--scaling", action="store_true", help="the cost of a live session by number of sessions and groups"
-    )
+    parser.set_defaults(scenarios=WHOLE)
+    for name, scenarios, shown in (
+        ("--quick", QUICK, "small loads, once each; three minutes"),
+        ("--scaling", SCALING, "the cost of a live session by number of sessions and groups"),
+        ("--maps", MAPS, "what an event map costs: ids that are UUIDs, and four labels, beside none"),
+    ):
+        parser.add_argument(name, dest="scenarios", action="store_const", const=scenarios, help=shown)
     parser.add_argument("--repeats", type=int, help="runs of each scenario; 3 by default")
     parser.add_argument("--only", action="append", default=[], help="scenarios whose name holds this; may be repeated")
     parser.add_argument("--list", action="store_true", help="name the scenarios, and run none")
@@ -73,7 +76,7 @@ def _options() -> argparse.Namespace:
 def _chosen(options: argparse.Namespace) -> list[Scenario]:
     return [
         scenario
-        for scenario in (QUICK if options.quick else SCALING if options.scaling else WHOLE)
+        for scenario in options.scenarios
         if not options.only or any(part in scenario.name for part in options.only)
     ]
 

@@ -1,5 +1,7 @@
 """Measure what the age of the tables costs: `python -m tests.bench.age --folder .bench/age --days 1 365`.
 
+With `--ids integer text` also what session ids that are UUIDs cost.
+
 Fills a warehouse for each age with the rows that a job would have left, and measures young and old in turn.
 """
 
@@ -14,11 +16,13 @@ from datetime import UTC, datetime, timedelta
 from functools import partial
 from hashlib import md5
 from pathlib import Path
+from typing import get_args
 
 from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.core.session_state import Rules
+from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.generated_code import generate_code
 from sessionization.spark.engine.session import spark_session
 from sessionization.spark.tables import rollup
@@ -27,7 +31,9 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
 from sessionization.spark.tables.views import create_views
 from sessionization.spark.warm_start.remembered_state import MemorySpan, recent_changes, stored_entries
+from tests.bench.load import session_id
 from tests.bench.report import say
+from tests.bench.scenario import Ids
 from tests.support.warehouse import merge_changes
 
 _SESSION_S = 1_800
@@ -40,8 +46,8 @@ _LATE_SHARE = 50
 class Stand:
     """The tables of a job that ran for `days`: `per_day` sessions of half an hour a day, and `live` ones at the end.
 
-    `changes` is how many changes a micro-batch of `rollup` has. `now` is that end; tables that an earlier run has
-    filled keep theirs.
+    `ids` is the type of the session ids. `changes` is how many changes a micro-batch of `rollup` has. `now` is that
+    end; tables that an earlier run has filled keep theirs.
     """
 
     spark: SparkSession
@@ -51,6 +57,7 @@ class Stand:
     live: int
     changes: int
     now: datetime
+    ids: Ids
     next_id: int = field(init=False)
     next_live: int = field(init=False)
 
@@ -72,7 +79,8 @@ class Stand:
         """Write the tables, unless an earlier run has."""
         if self._filled.exists():
             return
-        create_tables(self.spark, self.location, owner="bench")
+        id_type = StateLayout(has_text_ids=self.ids == "text").session_id_type
+        create_tables(self.spark, self.location, owner="bench", session_id_type=id_type)
         began_s = time.monotonic()
         last_day = self._first_started_at((self.now - timedelta(seconds=_SESSION_S)).replace(hour=0, minute=0))
         first_day_after = last_day - (self.days - 1) * self.per_day
@@ -102,7 +110,9 @@ class Stand:
         """Rows of `rollup.fold_by_session`, in order of their starts. A task writes a file for each day of its rows."""
         number = F.col("id")
         rows = self.spark.range(first, after, numPartitions=max(1, tasks)).select(
-            _device(number).alias("device_id"), number.alias("session_id"), self._started_at(number).alias("started_at")
+            _device(number).alias("device_id"),
+            session_id(_device(number), number, self.ids).alias("session_id"),
+            self._started_at(number).alias("started_at"),
         )
         account = F.concat(F.lit("account-"), F.substring("device_id", 8, 12))
         ended_at = F.col("started_at") + F.make_dt_interval(secs=F.lit(_SESSION_S))
@@ -136,7 +146,7 @@ class Stand:
         started_at = self._started_at(F.col("id"))
         return new.unionAll(over).select(
             _device(F.col("id")).alias("device_id"),
-            F.col("id").alias("session_id"),
+            session_id(_device(F.col("id")), F.col("id"), self.ids).alias("session_id"),
             F.concat(F.lit("account-"), F.substring(_device(F.col("id")), 8, 12)).alias("account_id"),
             F.lit("pc").alias("platform"),
             "change",
@@ -196,6 +206,7 @@ def main() -> int:
     parser.add_argument("--per-day", type=int, default=274_000)
     parser.add_argument("--live", type=int, default=100_000)
     parser.add_argument("--changes", type=int, default=2_000, help="changes in a MERGE")
+    parser.add_argument("--ids", choices=get_args(Ids), nargs="+", default=["integer"], help="types of session ids")
     parser.add_argument("--repeats", type=int, default=5)
     parser.add_argument("--only", default="", help="measure only what has this text in its name")
     options = parser.parse_args()
@@ -203,8 +214,11 @@ def main() -> int:
     generate_code(spark)
     now = datetime.now(UTC).replace(minute=0, second=0, microsecond=0) - timedelta(hours=1)
     stands = [
-        Stand(spark, options.folder / f"{days}-days", days, options.per_day, options.live, options.changes, now)
+        Stand(
+            spark, options.folder / f"{days}-days-{ids}", days, options.per_day, options.live, options.changes, now, ids
+        )
         for days in options.days
+        for ids in options.ids
     ]
     for stand in stands:
         stand.fill()
@@ -227,7 +241,7 @@ def measure(name: str, measured: Callable[[Stand], None], stands: list[Stand], r
     medians = [statistics.median(times) for times in took_s]
     for stand, times, median in zip(stands, took_s, medians, strict=True):
         seconds = f"{median:.2f} s ({min(times):.2f} to {max(times):.2f})"
-        say(f"{name}: {stand.days} days: {seconds}, ratio {median / medians[0]:.2f}")
+        say(f"{name}: {stand.days} days, {stand.ids} ids: {seconds}, ratio {median / medians[0]:.2f}")
 
 
 if __name__ == "__main__":

@@ -8,7 +8,7 @@ from tools.bundle.pins import installed_with_the_wheel, locked, pinned_for_tests
 from tools.bundle.target import read_target
 
 JOBS = read_target("dev")["resources"]["jobs"]
-EXTRAS = frozenset({"forecast", "metrics", "kafka"})
+EXTRAS = frozenset({"avro", "forecast", "metrics", "kafka"})
 
 
 def test_the_wheel_needs_one_package_that_the_runtime_lacks() -> None:
@@ -24,8 +24,11 @@ def test_the_lock_has_the_runtimes_versions_and_what_is_installed() -> None:
 @pytest.mark.parametrize("key", sorted(JOBS))
 def test_a_job_installs_the_wheel_and_what_of_it_the_runtime_lacks(key: str) -> None:
     """The extras are those that its code imports, and the versions those of the locks."""
-    extras = {"sessionize": "metrics", "preflight": "metrics", "simulate": "kafka", "predict_remaining": "forecast"}
-    expected = installed_with_the_wheel(frozenset({extras[key]} if key in extras else ()))
+    extras = {
+        "sessionize": {"avro", "metrics"}, "preflight": {"avro", "metrics"}, "backfill": {"avro"},
+        "erase_account": {"avro"}, "simulate": {"kafka"}, "predict_remaining": {"forecast"},
+    }  # fmt: skip
+    expected = installed_with_the_wheel(frozenset(extras.get(key, ())))
     if key == "workspace_tests":
         expected |= {"nutter": pinned_for_tests("nutter")}
     for task in JOBS[key]["tasks"]:

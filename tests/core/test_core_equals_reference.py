@@ -40,7 +40,9 @@ def caused_by_events(changes: Iterable[tuple[str, Change]]) -> dict[str, list[Ch
 
 
 similar_events = st.builds(
-    lambda make, *fields, foreground_s: make(*fields, foreground_s) if make is End else make(*fields),
+    lambda make, *fields, foreground_s, labels: (
+        make(*fields, foreground_s, labels) if make is End else make(*fields, labels)
+    ),
     st.sampled_from((Start, End)),
     st.integers(0, 1),
     st.integers(0, 1),
@@ -48,6 +50,7 @@ similar_events = st.builds(
     st.integers(0, 1),
     st.sampled_from((None, "Z", "a")),
     foreground_s=st.sampled_from((None, 0, 1)),
+    labels=st.tuples(*[st.sampled_from((None, "Z", "a"))] * 2),
 )
 
 

@@ -50,6 +50,10 @@ ORDERED_PAIRS: dict[str, tuple[Event, Event]] = {
     "account null last": (Start(1, TEN, PC, 9, "\U0001f3ae"), Start(1, TEN, CONSOLE, 8, None)),
     "platform": (Start(1, TEN, CONSOLE, 9, "a"), Start(1, TEN, PC, 8, "a")),
     "ingest time": (Start(1, TEN, PC, 8, "a"), Start(1, TEN, PC, 9, "a")),
+    "title": (Start(1, TEN, PC, 9, "a", ("Z", "b")), Start(1, TEN, PC, 9, "a", ("a", "a"))),
+    "title null last": (Start(1, TEN, PC, 9, "a", ("\U0001f3ae", "b")), Start(1, TEN, PC, 9, "a", (None, "a"))),
+    "kept value": (End(1, TEN, PC, 9, "a", 5, ("a", "b")), End(1, TEN, PC, 9, "a", 5, ("a", "c"))),
+    "ingest time before title": (Start(1, TEN, PC, 8, "a", ("b",)), Start(1, TEN, PC, 9, "a", ("a",))),
 }
 
 

@@ -9,10 +9,12 @@ import pytest
 from sessionization.command_line.parser import read_settings
 from sessionization.errors import ConfigurationError
 from sessionization.event_map.changes import differences, refuse_other_ids
+from sessionization.event_map.column_names import taken_names
 from sessionization.event_map.field_path import names_of
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, is_default, package_map, read_event_map
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.tables.schemas import BACKFILL, SESSION_PREDICTIONS, TABLES
 from tests.support import wire
 from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, map_of
 
@@ -33,6 +35,10 @@ def test_the_default_map_is_the_one_of_the_contract() -> None:
     assert without_defaults(default) == wire.DEFAULT | {"version": "1"}
     assert is_default(default)
     assert default.stream_names == ("pc_sessions", "console_sessions")
+
+
+def test_playstation_is_default_with_the_title_of_the_game() -> None:
+    assert package_map("playstation") == package_map(DEFAULT).model_copy(update={"title": "appTitleId"})
 
 
 def test_a_stream_has_its_own_ids_or_those_of_all_streams() -> None:
@@ -65,18 +71,33 @@ def test_the_same_path_in_other_quotes_is_the_same() -> None:
     assert quoted == plain
 
 
+NINE_COLUMNS = ", ".join(f"k{number}: p{number}" for number in range(9))
 LINES = {  # what is replaced in the map, by what, and the message
     ("version: 1", "version: 2"): "version '2' is not known: write '1'",
     ("version: 1\n", ""): "version is missing: write it as docs/your-own-events.md shows",
     ("version: 1", "versions: 1"): "versions is not known: there are version, streams, device_id",
-    ("version: 1", "version: 1\ntitle: game"): "title is not supported yet: leave it out",
-    ("version: 1", "version: 1\nkeep: {country: geo.country}"): "keep is not supported yet: leave it out",
+    ("version: 1", "version: 1\ntitle: [game]"): "title ['game'] does not fit: ",
+    ("version: 1", "version: 1\ntitle: sid.game"): "sid.game is below sid, which has a value itself: correct one of",
+    ("version: 1", "version: 1\nkeep: [country]"): "keep ['country'] does not fit: ",
+    ("version: 1", "version: 1\nkeep: {}"): "keep {} does not fit: ",
+    ("version: 1", "version: 1\nkeep: {country: 'geo.'}"): "keep.country 'geo.' is no path: ",
+    ("version: 1", "version: 1\nkeep: {country: KIND}"): "KIND and kind differ in upper and lower case alone: write",
+    ("version: 1", "version: 1\nkeep: {Country: geo}"): "keep.Country 'Country' cannot be a column: write at most 63",
+    ("version: 1", "version: 1\nkeep: {_country: geo}"): "keep._country '_country' cannot be a column: ",
+    ("version: 1", "version: 1\nkeep: {title: geo}"): "keep.title 'title' is a column of the tables or views already",
+    ("version: 1", "version: 1\nkeep: {offset: geo}"): "keep.offset 'offset' is a column of the tables or views",
+    ("version: 1", "version: 1\nkeep: {rank: geo}"): "keep.rank 'rank' is a column of the tables or views already: ",
+    ("version: 1", f"version: 1\nkeep: {{{NINE_COLUMNS}}}"): "keep {'k0': 'p0', 'k1': 'p1'",
     ("version: 1", "version: 1\nsession_id_type: uuid"): "session_id_type 'uuid' is not known: write 'integer' or",
     ("version: 1", "version: 1\nversion: 1"): " line 3: version is there twice: write it as",
     ("platform: pc", "platform: pc, table: t"): "streams.games.ingested_at is missing: name the column that says when",
     ("platform: pc", "platform: pc, table: ''"): "streams.games.table '' does not fit: ",
     ("platform: pc", "platform: pc, ingested_at: at"): "streams.games has a column of a table, and no table: name it,",
-    ("version: 1", "version: 1\nvalue: body"): "ingested_at and value are columns of tables, and no stream has a table",
+    ("version: 1", "version: 1\ningested_at: at"): "ingested_at is a column of tables, and no stream has a table",
+    (
+        "{games: {platform: pc}}",
+        "{games: {platform: pc, table: t, ingested_at: at}}\nvalue: avro\nschema_registry: s",
+    ): "schema_registry is for messages in topics, and a stream has a table",
     ("platform: pc", "platform: pc, table: t, ingested_at: a..b"): "streams.games.ingested_at 'a..b' is no path: ",
     ("{games: {platform: pc}}", "{a: {platform: pc, table: t}, b: {platform: pc, table: t}}\ningested_at: at"): (
         "streams: t is the table of two of them: a table is one stream"
@@ -116,6 +137,15 @@ LINES = {  # what is replaced in the map, by what, and the message
     (", format: iso8601_basic_offset", ""): "event_time.format is missing",
     ("version: 1", "version: 1\nforeground_s: {path: fg, unit: min}"): "foreground_s.unit 'min' is not known: write",
     ("version: 1", "version: 1\naccount_id: a."): "account_id 'a.' is no path: ",
+    ("version: 1", "version: 1\nvalue: protobuf"): "value 'protobuf' is not known: write 'avro'",
+    ("version: 1", "version: 1\nvalue: avro"): "value: avro and schema_registry (a URL, or a folder of schemas) belong",
+    ("version: 1", "version: 1\nschema_registry: s"): "value: avro and schema_registry (a URL, or a folder of schemas)",
+    ("version: 1", "version: 1\nvalue: avro\nschema_registry: 'http://a:b@c'"): "schema_registry has a user in its URL",
+    (
+        "version: 1",
+        "version: 1\nvalue: avro\nschema_registry: {url: s, password: x}",
+    ): "schema_registry password is a secret: write env:NAME",
+    ("version: 1", "version: 1\nvalue: avro\nschema_registry: {user: x}"): "schema_registry.url is missing",
 }
 
 
@@ -150,8 +180,25 @@ def test_a_file_that_is_no_map_is_named(tmp_path: Path, content: bytes, message:
 
 
 def test_an_unknown_name_is_told_the_maps_of_the_package() -> None:
-    with pytest.raises(ConfigurationError, match=r"^--events unreal is no file, .* there are default$"):
+    with pytest.raises(
+        ConfigurationError, match=r"^--events unreal is no file, .* there are default, gameanalytics, .*, unity$"
+    ):
         read_settings(SessionizeSettings, (*FOLDERS, "--events=unreal"))
+
+
+def test_label_columns_are_title_then_the_kept_ones_and_those_that_were_known_stay_first() -> None:
+    events = map_of(f"{OFFSETS}title: game\nkeep: {{country: geo.country, order: 'kind'}}\n")
+    assert events.label_paths() == {"title": ("game",), "country": ("geo", "country"), "order": ("kind",)}
+    assert events.label_columns() == ("title", "country", "order")
+    assert events.label_columns(("build", "country")) == ("build", "country", "title", "order")
+    assert map_of(OFFSETS).label_columns(("build",)) == ("build",)
+    assert package_map(DEFAULT).label_columns() == ()
+
+
+def test_no_kept_column_has_the_name_of_a_column_of_a_table() -> None:
+    columns = {column.name for table in (*TABLES, BACKFILL, SESSION_PREDICTIONS) for column in table.columns}
+    assert {name for name in columns if not name.startswith("_")} <= taken_names()
+    assert {"rank", "position", "heartbeat_age_ms", "peak"} <= taken_names()
 
 
 def test_the_settings_have_the_map_of_the_option_or_of_the_file(tmp_path: Path) -> None:

@@ -1,21 +1,21 @@
 """Messages of other event maps become events, are skipped or go to quarantine, as the map says."""
 
 import random
-from dataclasses import asdict
 from pathlib import Path
-from typing import Any
 
 import pytest
 import yaml
 from pyspark.sql import Row, SparkSession
 
-from sessionization.core.events import Start
-from sessionization.event_map.reading import package_map
+from sessionization.event_map.reading import DEFAULT as DEFAULT_NAME
 from sessionization.message_limits import SKIPPED
-from sessionization.spark.input.parse import EVENT_COLUMNS, parse, valid_events
+from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS, parse, valid_events
+from sessionization_simulator.malformed import kinds_of
 from tests.simulate.simulated import play, written
-from tests.support.event_maps import ARCADE, LOBBY, map_of
-from tests.support.wire import DEFAULT, read
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
+from tests.support.parsed import outcome, read_outcome
+from tests.support.samples import MEANT, PRODUCTS, sample_of
+from tests.support.wire import DEFAULT, REASONS_OF_MAPS, read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS
 from tests.support.wire_maps import CASES
 
@@ -37,8 +37,9 @@ def parsed(spark: SparkSession) -> dict[tuple[str, str], Row]:
             for name, (value, _) in cases.items()
         ]
         messages = spark.createDataFrame(rows, "name string, stream string, ingested_at timestamp, value binary")
-        result = parse(messages, LIMITS, map_of(text))
-        assert result.columns == [*messages.columns, *EVENT_COLUMNS, "reason"]
+        labels = map_of(text).label_columns()
+        result = parse(messages, LIMITS, map_of(text), labels)
+        assert result.columns == [*messages.columns, *EVENT_COLUMNS, *([LABELS] if labels else []), "reason"]
         valid = valid_events(result).count()
         all_rows = result.collect()
         assert valid == sum(row.reason is None for row in all_rows)
@@ -66,29 +67,45 @@ def test_the_second_implementation_says_the_same(
     assert outcome(parsed[stream, name]) == read_outcome(read(stream, value, INGESTED_MS, yaml.safe_load(text)))
 
 
-EVENINGS = {"default": (DEFAULT, package_map("default"))} | {
-    name: (yaml.safe_load(text), map_of(text)) for name, text in {"arcade": ARCADE, "lobby": LOBBY}.items()
-}
-"""By name the content of a map, and the map."""
+EVENINGS = PACKAGE | {"arcade": ARCADE, "handheld": HANDHELD, "lobby": LOBBY, "offsets": OFFSETS, "rows": ROWS}
 
 
 @pytest.mark.parametrize("name", EVENINGS)
 def test_an_evening_of_dirt_and_of_changed_bytes_becomes_what_the_second_implementation_says(
     spark: SparkSession, tmp_path: Path, name: str
 ) -> None:
-    content, events = EVENINGS[name]
-    (tmp_path / "map.yml").write_text(yaml.safe_dump(events.stored()))
-    given = "default" if name == "default" else str(tmp_path / "map.yml")
+    content, events = DEFAULT if name == DEFAULT_NAME else yaml.safe_load(EVENINGS[name]), map_of(EVENINGS[name])
+    (tmp_path / "map.yml").write_text(EVENINGS[name])
+    given = str(tmp_path / "map.yml")
     play(tmp_path / "out", now_ms=INGESTED_MS, rate=8, duration="120s", session_length="20s", dirt=0.8, events=given)
     lines = [(line.stream, line.line) for line in written(tmp_path / "out")]
     rng = random.Random(7)
     lines += [(stream, changed_at_random(line, rng)) for stream, line in lines if len(line) < 1_000]
     rows = [(stream, INGESTED, line) for stream, line in lines]
     frame = spark.createDataFrame(rows, "stream string, ingested_at timestamp, value binary")
-    found = [outcome(row) for row in parse(frame, LIMITS, events).collect()]
+    found = [outcome(row) for row in parse(frame, LIMITS, events, events.label_columns()).collect()]
     expected = [read_outcome(read(stream, line, INGESTED_MS, content)) for stream, line in lines]
     assert [(line, *both) for line, *both in zip(lines, found, expected, strict=True) if both[0] != both[1]] == []
-    assert len({one for one in expected if isinstance(one, str)}) >= 5
+    assert {one for one in expected if isinstance(one, str)} == REASONS_OF_MAPS & set(kinds_of(events))
+    assert (None in expected) is events.skips
+
+
+@pytest.mark.parametrize("product", PRODUCTS)
+def test_a_sample_of_a_product_becomes_what_its_documentation_means(
+    spark: SparkSession, tmp_path: Path, product: str
+) -> None:
+    sample = sample_of(product, tmp_path)
+    stream, lines = sample.parent.name, sample.read_bytes().splitlines()
+    frame = spark.createDataFrame(
+        [(stream, INGESTED, line) for line in lines], "stream string, ingested_at timestamp, value binary"
+    )
+    events = map_of(PACKAGE[product])
+    found = [outcome(row) for row in parse(frame, LIMITS, events, events.label_columns()).collect()]
+    content = yaml.safe_load(PACKAGE[product])
+    assert found == [read_outcome(read(stream, line, INGESTED_MS, content)) for line in lines]
+    meant = MEANT[product]
+    for one, fields in zip(found, meant, strict=False):
+        assert one == (None if fields is None else {**one, **fields})
 
 
 def changed_at_random(line: bytes, rng: random.Random) -> bytes:
@@ -100,25 +117,10 @@ def changed_at_random(line: bytes, rng: random.Random) -> bytes:
     return bytes(changed)
 
 
-def outcome(row: Row) -> Any:
-    if row.reason is not None:
-        return None if row.reason == SKIPPED else row.reason
-    return {name: row[name] for name in EVENT_COLUMNS}
-
-
-def read_outcome(found: Any) -> Any:
-    if not isinstance(found, tuple):
-        return found
-    device_id, event = found
-    is_start = isinstance(event, Start)
-    fields = {"foreground_s": None} | asdict(event)
-    return {
-        "device_id": device_id,
-        "session_id": fields["session_id"],
-        "is_start": is_start,
-        "event_ms": fields["at_ms"],
-        "foreground_s": fields["foreground_s"],
-        "account_id": fields["account_id"],
-        "platform": fields["platform"],
-        "ingested_ms": fields["ingested_ms"],
-    }
+def test_a_label_column_that_the_map_does_not_have_is_null(spark: SparkSession) -> None:
+    value = CASES[ARCADE, "arcade"]["a title and kept values"][0]
+    messages = spark.createDataFrame(
+        [("arcade", INGESTED, value)], "stream string, ingested_at timestamp, value binary"
+    )
+    [row] = valid_events(parse(messages, LIMITS, map_of(ARCADE), ("build", "os", "title", "order"))).collect()
+    assert row.labels == [None, "PS5", "chess", None]

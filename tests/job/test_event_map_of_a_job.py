@@ -66,7 +66,7 @@ def test_the_tables_hold_what_the_map_says(spark: SparkSession, tmp_path: Path) 
     assert sums == [7, 3, 1]
     assert all(report.skipped is None for report in reports if report.query != ARCHIVE)
     for _ in range(2):  # only the first start changes the tables
-        fit_to_events(spark, job.location, job.settings.event_map)
+        fit_to_events(spark, job.location, job.settings.event_map, job.settings.event_map.label_columns())
     log = ProgressLog(job.context)
     for report in reports:
         log.store(report)
@@ -79,9 +79,9 @@ def test_tables_of_the_first_release_take_other_platforms(spark: SparkSession, t
     empty_tables(spark, location, owner="ours")
     table = location.sql_name(SESSION_CHANGES.name)
     spark.sql(f"ALTER TABLE {table} ADD CONSTRAINT known_platform CHECK (platform IN ('pc', 'console'))")
-    fit_to_events(spark, location, package_map(DEFAULT))
+    fit_to_events(spark, location, package_map(DEFAULT), ())
     assert "delta.constraints.known_platform" in location.properties(spark, SESSION_CHANGES)
-    fit_to_events(spark, location, map_of(ARCADE))
+    fit_to_events(spark, location, map_of(ARCADE), map_of(ARCADE).label_columns())
     assert "delta.constraints.known_platform" not in location.properties(spark, SESSION_CHANGES)
 
 

@@ -132,6 +132,7 @@ def test_the_tables_are_taken_over_after_all_checks(
             pytest.fail("a landing writes meanwhile")
 
     monkeypatch.setattr(preparation, "refuse_missing_tables", lambda *_args: None)
+    monkeypatch.setattr(TableLocation, "labels", lambda *_args: ())
     monkeypatch.setattr(preparation, "ProgressLog", lambda *_args: SimpleNamespace(newest={}))
     monkeypatch.setattr(preparation, "newest_appended_batch", lambda *_args: -1)
     monkeypatch.setattr(preparation, "warm_start", warm_start)

@@ -17,7 +17,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSION_PREDICTIONS, SESSIONS
+from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSION_PREDICTIONS, SESSIONS
 from tests.notebooks.spark_connect import CATALOG
 from tests.support.headless import ROOT, SHOWN
 from tests.support.metrics_endpoint import free_port
@@ -29,9 +29,11 @@ READ, CHANGED = "games", "changed"
 
 
 @pytest.fixture(scope="module")
-def copied(demo: Path) -> Path:
-    """A copy of the demo's folder, for jobs that change tables."""
-    return Path(shutil.copytree(demo, demo.with_name("changed-by-jobs")))
+def copied(demo: Path, spark: SparkSession) -> Path:
+    """A copy of the demo's folder, for jobs that change tables. Each message in quarantine is no UTF-8."""
+    copy = Path(shutil.copytree(demo, demo.with_name("changed-by-jobs")))
+    spark.sql(f"UPDATE delta.`{copy / 'warehouse' / QUARANTINE.name}` SET value = X'7BFF7D'")
+    return copy
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +91,7 @@ def outcomes(address: str, copied: Path, checkpoints: Path, account: str) -> dic
     shutil.copy(copied / "checkpoints" / "layout.json", idle)
     sql = "SELECT count(*) > 0 AS has_rows FROM live_sessions"
     steps: dict[str, tuple[str, str, object]] = {
-        "03": ("notebook", "03_query_sessions", read),
+        "03": ("notebook", "03_query_sessions", changed),
         "04": ("notebook", "04_inspect_state", read | {"checkpoints": str(checkpoints)}),
         "05": ("notebook", "05_compare_runs", {}),
         "06, trained": ("notebook", "06_predict_remaining", changed | {"score-only": "false"}),

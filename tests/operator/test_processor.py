@@ -14,7 +14,7 @@ from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Closed, Live, Rules, RulesInForce, SessionState
 from sessionization.spark.operator import group_store
 from sessionization.spark.operator.seed import unpack_seed
-from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
+from sessionization.spark.operator.stored_entries import decode_entry, fields_of
 from tests.support.grouping import group_of
 from tests.support.operator_engine import NOW, RULES, Engine, changes_of, end, random_events, start
 from tests.support.oracle import JobReference, change_row
@@ -51,13 +51,16 @@ def test_a_heartbeat_makes_two_state_calls_and_an_event_at_most_three() -> None:
     assert engine.calls == {"iterator": 1, "registerTimer": 1}
 
 
-def random_history(seed: int) -> Iterator[tuple[int, list[tuple[str, Event]]]]:
+LABELS = ("title", "order")
+
+
+def random_history(seed: int, label_count: int = 0) -> Iterator[tuple[int, list[tuple[str, Event]]]]:
     """Micro-batches: each with its clock and its events."""
     rng = random.Random(seed)
     now_ms = NOW
     for _ in range(30):
         now_ms += rng.choice([1, 300, 1_000, 1_001, 2_500, 9_000])
-        yield now_ms, random_events(rng, now_ms)
+        yield now_ms, random_events(rng, now_ms, label_count)
 
 
 by_group = partial(group_of, 2)
@@ -76,15 +79,38 @@ def test_the_processor_equals_the_reference_on_dirty_histories(
     monkeypatch.setattr(group_store, "_MAX_SINGLE_READS", read_alone)
     key_of = by_group if grouped else (lambda device_id: device_id)
     for seed in seeds:
-        engine = Engine(RULES, 2 if grouped else None)
+        labels = LABELS[: seed % 3]
+        engine = Engine(RULES, 2 if grouped else None, labels)
         reference = Reference(RULES, key_of, is_grouped=grouped)
-        for now_ms, events in random_history(seed):
+        for now_ms, events in random_history(seed, len(labels)):
             rows = engine.micro_batch(now_ms, events, key_of)
-            expected = Counter(change_row(*change)[:-1] for change in reference.micro_batch(now_ms, events))
-            assert changes_of(rows) == expected, (seed, now_ms)
+            expected = Counter(change_row(*change, len(labels)) for change in reference.micro_batch(now_ms, events))
+            assert changes_of(rows, len(labels)) == expected, (seed, now_ms)
             assert sum(row["events"] or 0 for row in rows) == len(events)
             for key in {key_of(f"d{n}") for n in range(3)}:
                 assert engine.timers(key) == sorted(reference.timers.get(key, ())), (seed, now_ms, key)
+
+
+@pytest.mark.parametrize("groups", [None, 2])
+def test_a_state_goes_on_when_label_columns_are_added(groups: int | None) -> None:
+    """None, then one, then two of them: what was stored before has null in a column that came later."""
+    key_of = by_group if groups else (lambda device_id: device_id)
+    for seed in range(30):
+        engine, reference = Engine(RULES, groups), Reference(RULES, key_of, is_grouped=groups is not None)
+        for step, (now_ms, _) in enumerate(random_history(seed)):
+            count = step // 10
+            if step in {10, 20}:
+                engine.go_on_with(LABELS[:count])
+                for device in reference.devices():
+                    for session in device.sessions():
+                        labels = (*session.newest_change.labels, None)
+                        session.newest_change = session.newest_change._replace(labels=labels)
+                    for waiting in device.pending_ends:
+                        waiting.end = replace(waiting.end, labels=(*waiting.end.labels, None))
+            events = random_events(random.Random(seed * 100 + step), now_ms, count)
+            rows = engine.micro_batch(now_ms, events, key_of)
+            expected = Counter(change_row(*change, count) for change in reference.micro_batch(now_ms, events))
+            assert changes_of(rows, count) == expected, (seed, now_ms)
 
 
 @pytest.mark.parametrize(
@@ -169,8 +195,7 @@ SEED_RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=60_000, late_retention
 
 def seed_of(after_ms: int, sessions: list[tuple[str, int, SessionState]]) -> str:
     entries = [
-        {"device_id": device_id, "session_id": session_id}
-        | dict(zip(STATE_SCHEMA.names, encode_entry(entry), strict=True))
+        {"device_id": device_id, "session_id": session_id} | fields_of(entry)
         for device_id, session_id, entry in sessions
     ]
     # Spark leaves out null fields.
@@ -191,12 +216,13 @@ def test_a_seeded_processor_equals_the_seeded_oracle_of_the_end_to_end_tests(gro
     for history in range(25):
         rng = random.Random(history)
         now_ms = 1_000_000
+        labels = LABELS[: history % 3]
         previous, changes = JobReference(SEED_RULES, groups), list[tuple[str, Change]]()
         for _ in range(20):
-            changes += previous.micro_batch(now_ms, random_events(rng, now_ms))
+            changes += previous.micro_batch(now_ms, random_events(rng, now_ms, len(labels)))
             now_ms += rng.choice([300, 1_000, 2_500])
         newest_ms = max(change.processed_ms for _, change in changes)
-        oracle, engine = JobReference(SEED_RULES, groups), Engine(SEED_RULES, groups)
+        oracle, engine = JobReference(SEED_RULES, groups), Engine(SEED_RULES, groups, labels)
         entries_by_key = defaultdict(list)
         for device in previous.devices():
             entries = entries_of(device, SEED_RULES)
@@ -209,9 +235,9 @@ def test_a_seeded_processor_equals_the_seeded_oracle_of_the_end_to_end_tests(gro
             engine.begin_with(key, seed_of(newest_ms, entries))
         now_ms += 3_000
         for _ in range(10):
-            batch = random_events(rng, now_ms)
-            expected = Counter(change_row(*change)[:-1] for change in oracle.micro_batch(now_ms, batch))
-            assert changes_of(engine.micro_batch(now_ms, batch, key_of)) == expected
+            batch = random_events(rng, now_ms, len(labels))
+            expected = Counter(change_row(*change, len(labels)) for change in oracle.micro_batch(now_ms, batch))
+            assert changes_of(engine.micro_batch(now_ms, batch, key_of), len(labels)) == expected
             assert {key: engine.timers(key) for key in oracle.timers} == {
                 key: sorted(timers_ms) for key, timers_ms in oracle.timers.items()
             }

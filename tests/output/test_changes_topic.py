@@ -1,6 +1,7 @@
 """Changes that go through the topic are in the table once, as if the job had appended them directly."""
 
 import json
+from collections import Counter
 from collections.abc import Iterator
 from functools import partial
 from pathlib import Path
@@ -8,15 +9,18 @@ from typing import Any
 
 import pytest
 from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.errors import ConfigurationError
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.ops import land_changes
 from sessionization.ops.land_changes import Landing
 from sessionization.settings.kafka_options import OUTPUT_TOPIC
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, to_session_changes
+from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.warm_start.initial_state import warm_start
@@ -131,9 +135,32 @@ def test_records_that_are_no_valid_change_are_skipped_and_logged(
     paused = common | {"change": "paused", "processed_at": "2026-11-22T17:42:33.375Z"}
     values = ['{"device_id": "d"}', "{bro", None, json.dumps(change), json.dumps(paused)]
     foreign = spark.createDataFrame([("k", value) for value in values], "key string, value string")
-    land_changes.append_missing_changes(location, TOPIC, changes_topic.from_records(messages[0].union(foreign)))
+    changes = changes_topic.from_records(messages[0].union(foreign), SESSION_CHANGES.schema)
+    land_changes.append_missing_changes(location, TOPIC, changes)
     assert location.read(spark.read, SESSION_CHANGES).count() == 40
     assert f"{len(values)} records of {TOPIC} are no changes" in caplog.text
+
+
+def test_a_landing_takes_a_column_that_the_job_adds_meanwhile(spark: SparkSession, tmp_path: Path) -> None:
+    location, labels = empty_tables(spark, TableLocation(tmp_path), owner="ours"), ("title", "order")
+    landing = Landing(location, {}, TOPIC, tmp_path / "landing", trigger_ms=1)
+
+    def land_batch(number: int, columns: tuple[str, ...]) -> None:
+        output = micro_batch(spark, number).withColumn(
+            "labels", F.expr("IF(change = 'started', '[\"chess\",null]', NULL)")
+        )
+        landing._append(changes_topic.to_messages(to_session_changes(output, columns)).localCheckpoint(), number)
+
+    land_batch(0, ())
+    fit_to_events(spark, location, package_map(DEFAULT), labels)
+    for number in (1, 1):  # the second time all of it is there
+        land_batch(number, labels)
+    land_batch(0, ())
+    rows = location.read(spark.read, SESSION_CHANGES).collect()
+    assert Counter((row.change, row.title, row.order) for row in rows) == {
+        ("started", "chess", None): 10, ("started", None, None): 10, ("heartbeat", None, None): 20,
+        ("ended", None, None): 40,
+    }  # fmt: skip
 
 
 @pytest.mark.long

@@ -25,6 +25,8 @@ from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.real_time import SWITCH, check_runtime, report_engine_batches
+from sessionization.spark.output.sinks import to_session_changes
+from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization_laptop.broker import Broker
 from tests.support.default_streams import PC_STREAM, STREAMS
 from tests.support.monitored import AT_MS, NO_PERCENTILES, Session, engine
@@ -133,7 +135,8 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
     limits = EventTimeLimits(settings.rules.max_clock_skew_ms, settings.rules.max_event_age_ms)
     events = valid_events(parse(read_messages(spark, settings, None, Begin(created_ms=0)), limits))
     brokers = client_options(spark, settings)
-    writer = real_time.topic_writer(stateless_changes(events), brokers, settings.output_topic, settings.pace.trigger_ms)
+    changes = to_session_changes(stateless_changes(events))
+    writer = real_time.topic_writer(changes, brokers, settings.output_topic, settings.pace.trigger_ms)
     producer = Producer({"bootstrap.servers": servers})
     sent = Topics(servers, 1, (TOPIC,))
 
@@ -154,7 +157,7 @@ def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, se
     finally:
         query.stop()
     records = spark.read.format("kafka").options(**brokers).option("subscribe", TOPIC).load()
-    rows = changes_topic.from_records(records).collect()
+    rows = changes_topic.from_records(records, SESSION_CHANGES.schema).collect()
     assert {(row.device_id, row.session_id, row.platform, row.change) for row in rows} == {
         ("d1", 0, "pc", "started"), ("ü", 1, "pc", "started"),
     }  # fmt: skip

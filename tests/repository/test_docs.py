@@ -7,6 +7,7 @@ import pytest
 
 ROOT = Path(__file__).parents[2]
 PAGES = sorted([*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md")])
+NOTEBOOKS = sorted((ROOT / "notebooks").glob("*.ipynb"))
 _TEXTS = {".py", ".md", ".yml", ".ipynb", ".toml"}
 _CODE = re.compile(r"^ *```.*?^ *```", re.MULTILINE | re.DOTALL)
 _LINK = re.compile(r"\]\(([^)\s]+)\)")
@@ -49,6 +50,12 @@ def test_no_file_installs_the_project_by_name_from_a_package_index() -> None:
 def test_no_snippet_moves_a_file_of_a_volume_other_than_with_dbutils(page: Path) -> None:
     """A volume cannot rename; whether it takes a mode and times, as `shutil.move` sets them, is not known."""
     assert re.search(r"os\.rename|shutil\.", page.read_text(encoding="utf-8")) is None
+
+
+@pytest.mark.parametrize("file", [*PAGES, *NOTEBOOKS], ids=lambda file: str(file.relative_to(ROOT)))
+def test_a_query_shows_a_message_also_where_it_is_no_utf8(file: Path) -> None:
+    """A cast leaves such bytes in the string, and Spark Connect and pandas cannot read it."""
+    assert re.search(r"CAST\(value AS string\)", file.read_text(encoding="utf-8"), re.IGNORECASE) is None
 
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda page: str(page.relative_to(ROOT)))

@@ -27,7 +27,7 @@ LAYERS = (
     ("spark.checkpoint",),
     ("spark.engine",),
     ("settings",),
-    ("command_line", "core", "event_map"),
+    ("avro", "command_line", "core", "event_map"),
     ("",),
 )
 """Rooms from top to bottom, below `sessionization.`; "" is the modules that lie directly there. A package of `BESIDE`

@@ -63,6 +63,12 @@ REPORTED: dict[str, tuple[dict[str, Any], str]] = {
         f"event_time_in_future 1: message 2: ts holds {INGESTED_MS + DAY_MS}; its time is compared with the time at "
         "which the message arrived, of a file its modification time",
     ),
+    "an old sample": (
+        {"ts": INGESTED_MS - 8 * DAY_MS},
+        f"event_time_too_old 1: message 2: ts holds {INGESTED_MS - 8 * DAY_MS}; its time is compared with the time at "
+        "which the message arrived, of a file its modification time; of an older sample, set that back: "
+        "touch -d 2026-01-31 FILE",
+    ),
     "no kind": ({"type": 7}, "unknown_event 1: message 2: type holds 7"),
 }
 
@@ -79,6 +85,12 @@ def test_another_kind_of_event_is_advised_where_the_map_does_not_skip_it() -> No
         if line.startswith("unknown_event")
     ]
     assert line.endswith('kind holds "level"; add it to kinds, or write other_events: skip')
+
+
+def test_all_platforms_that_are_not_in_the_map_are_named_at_once() -> None:
+    systems = ["Switch", "PS5", "Switch", "Deck", None]
+    values = [game("device", to={"hw.id": f"h{number}", "os": system}) for number, system in enumerate(systems)]
+    assert "platforms that are not in the map: Switch 2, Deck 1" in lines_of(ARCADE, "arcade", *values)
 
 
 def test_a_field_that_no_message_has_is_named_with_its_place_in_the_map() -> None:

@@ -12,11 +12,8 @@ from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.malformed import Writer, kinds_of
 from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, TIME, Form
 from tests.simulate.simulated import NOW_MS, Written, play, written
-from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, map_of
-from tests.support.sources import ROOT
-from tests.support.wire import DEFAULT, REASONS, read
-
-DEFAULT_MAP = (ROOT / "lib/sessionization/event_map/maps/default.yml").read_text()
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
+from tests.support.wire import DEFAULT, REASONS_OF_MAPS, read
 
 
 class DirtyEvenings:
@@ -50,7 +47,7 @@ def sessions_of(lines: list[Written]) -> dict[int, str]:
     return sessions
 
 
-MAPS = {"default": DEFAULT_MAP, "arcade": ARCADE, "handheld": HANDHELD, "offsets": OFFSETS, "lobby": LOBBY}
+MAPS = PACKAGE | {"arcade": ARCADE, "handheld": HANDHELD, "offsets": OFFSETS, "rows": ROWS, "lobby": LOBBY}
 STREAMS = [(name, stream) for name, text in MAPS.items() for stream in map_of(text).stream_names]
 
 
@@ -61,7 +58,7 @@ def test_each_way_of_a_malformed_message_is_one_line_and_has_the_reason_of_its_n
 ) -> None:
     writer = Writer(Form.of(map_of(MAPS[name]), stream))
     form, content = writer.form, DEFAULT if name == "default" else yaml.safe_load(MAPS[name])
-    is_in_the_text = kind in {*REASONS, "unknown_platform"} and not kind.startswith("event_time_")
+    is_in_the_text = kind in REASONS_OF_MAPS and not kind.startswith("event_time_")
     if kind not in kinds_of(form.events) or (kind is DirtKind.UNKNOWN_PLATFORM and PLATFORM not in form.paths):
         return
     platform = next(iter(form.events.streams[stream].platform.values), None) if PLATFORM in form.paths else None

@@ -1,6 +1,7 @@
 """Changes as the operator emits them, the sink that appends them, and the rows of `sessions` that a MERGE makes."""
 
-from collections.abc import Iterable
+import json
+from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
@@ -8,6 +9,7 @@ from sessionization.core.events import Change
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, to_session_changes
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
 from tests.support.reference import session_rows
 
 NOW_MS = 1_763_726_400_000
@@ -23,32 +25,35 @@ def a_change(**changes: object) -> tuple:
     return tuple((values | changes).values())
 
 
-def changes_frame(spark: SparkSession, changes: Iterable[tuple | list]) -> DataFrame:
-    """Rows of the operator, in one partition, in the columns of `session_changes`."""
-    return to_session_changes(spark.createDataFrame(list(changes), OUTPUT_SCHEMA).coalesce(1))
+def changes_frame(spark: SparkSession, changes: Iterable[tuple | list], labels: Sequence[str] = ()) -> DataFrame:
+    """Rows of the operator, in one partition, in the columns of `session_changes` with these label columns."""
+    return to_session_changes(spark.createDataFrame(list(changes), OUTPUT_SCHEMA).coalesce(1), labels)
 
 
 def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
     return ChangesSink(SinkContext("sessionize", location, writer, listeners=(reports.append,)))
 
 
-def frame(spark: SparkSession, changes: list[tuple[str, Change]]) -> DataFrame:
-    """The changes in the columns of `session_changes`."""
+def frame(spark: SparkSession, changes: list[tuple[str, Change]], labels: Sequence[str] = ()) -> DataFrame:
+    """The changes in the columns of `session_changes` with these label columns."""
     rows = []
     for device_id, change in changes:
-        row = change._asdict() | {"device_id": device_id, "change": change.kind}
+        in_json = json.dumps(change.labels) if change.labels else None
+        row = change._asdict() | {"device_id": device_id, "change": change.kind, "labels": in_json}
         values = map(row.get, OUTPUT_SCHEMA.names)
         rows.append([str(value) if isinstance(value, str) else value for value in values])
-    return changes_frame(spark, rows)
+    return changes_frame(spark, rows, labels)
 
 
 def session_values(sessions: DataFrame) -> dict:
-    """What the rows show, by device and session; each session has one row."""
+    """What the rows show, the label columns as a tuple, by device and session; each session has one row."""
+    labels = [f"`{name}`" for name in sessions.columns if name not in SESSIONS.column_names]
     rows = sessions.selectExpr(
         "device_id", "session_id", "account_id", "platform", "status", "unix_millis(started_at)",
         "unix_millis(ended_at)", "duration_ms", "foreground_s", "end_reason", "revision", "unix_millis(updated_at)",
+        *labels,
     ).collect()  # fmt: skip
-    values = {(row[0], row[1]): tuple(row[2:]) for row in rows}
+    values = {(row[0], row[1]): (*row[2:12], tuple(row[12:])) for row in rows}
     assert len(values) == len(rows)
     return values
 
@@ -57,7 +62,7 @@ def expected_values(changes: list[tuple[str, Change]]) -> dict:
     return {
         key: (
             row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms, row.foreground_s,
-            row.end_reason, row.revision, row.updated_ms,
+            row.end_reason, row.revision, row.updated_ms, row.labels,
         )
         for key, row in session_rows(changes).items()
     }  # fmt: skip

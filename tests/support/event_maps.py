@@ -1,8 +1,12 @@
-"""Event maps of studios that do not exist, each a file as a person writes it, and what a message of each looks like."""
+"""The maps of the package, and maps of studios that do not exist, each as the text of its file."""
 
 import yaml
 
 from sessionization.event_map.model import EventMap
+from tests.support.sources import ROOT
+
+PACKAGE = {file.stem: file.read_text() for file in sorted((ROOT / "lib/sessionization/event_map/maps").glob("*.yml"))}
+"""The maps that have a name of their own for `--events`."""
 
 ARCADE = """
 version: 1
@@ -16,8 +20,11 @@ other_events: skip
 event_time: {path: ts, format: epoch_ms}
 account_id: user.id
 foreground_s: {path: session.foreground, unit: ms}
+title: game
+keep: {country: geo.country, os: device.os}
 """
-"""One stream for all platforms, nested fields, a composite device id, and other events beside."""
+"""One stream for all platforms, nested fields, a composite device id, and other events beside. It has a title
+and kept values, one of them of a field that has another meaning too."""
 
 HANDHELD = """
 version: 1
@@ -44,8 +51,9 @@ kinds: {start: [joined], end: [left, kicked]}
 other_events: skip
 event_time: {path: time, format: epoch_ms}
 account_id: user.id
+keep: {visit: visit}
 """
-"""Session ids of type text, one of them of two parts."""
+"""Session ids of type text, one of them of two parts, and a kept value without a title: that part."""
 
 OFFSETS = """
 version: 1
@@ -56,6 +64,9 @@ event: kind
 kinds: {start: [open], end: [close]}
 event_time: {path: at, format: iso8601_basic_offset}
 """
+
+ROWS = OFFSETS.replace("games:", "rows:").replace("iso8601_basic_offset", "sql_timestamp")
+"""Times as SQL writes them."""
 
 
 def map_of(text: str) -> EventMap:

@@ -4,7 +4,7 @@ import json
 import random
 from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Row
@@ -15,7 +15,8 @@ from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.operator.processor import SessionProcessor
-from tests.support.oracle import COLUMNS, Counted
+from sessionization.spark.operator.stored_entries import STATE_SCHEMA
+from tests.support.oracle import COLUMNS, Counted, day
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 NOW = grid_for_key("d", RULES.heartbeat_ms).after(1_000_000)
@@ -32,20 +33,27 @@ def end(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
     return "d", End(session_id, at_ms, Platform.PC, at_ms, foreground_s=3)
 
 
-def random_events(rng: random.Random, now_ms: int) -> list[tuple[str, Event]]:
+def random_events(rng: random.Random, now_ms: int, label_count: int = 0) -> list[tuple[str, Event]]:
     """Up to four events of three devices; few ids and few instants make events collide."""
     events: list[tuple[str, Event]] = []
     for _ in range(rng.randrange(5)):
         device_id, kind, session_id = f"d{rng.randrange(3)}", rng.choice([Start, End]), rng.randrange(6)
         at_ms, platform = now_ms - rng.randrange(0, 4_000, 500), rng.choice(list(Platform))
-        events.append((device_id, kind(session_id, at_ms, platform, now_ms, rng.choice([None, "ann"]))))
+        event = kind(session_id, at_ms, platform, now_ms, rng.choice([None, "ann"]))
+        labels = tuple(rng.choice([None, "chess", '"],[{é']) for _ in range(label_count))
+        events.append((device_id, replace(event, labels=labels)))
     return events
 
 
-def changes_of(rows: Iterable[dict[str, Any]]) -> Counted:
-    """The changes among output rows, in the columns of `oracle.change_row` without the day."""
+def changes_of(rows: Iterable[dict[str, Any]], label_count: int = 0) -> Counted:
+    """The changes among output rows, in the columns of `oracle.change_row`."""
     names = COLUMNS["session_changes"][:-1]
-    return Counter(tuple(row[name] for name in names) for row in rows if row["change"])
+    nulls = json.dumps([None] * label_count)
+    return Counter(
+        (*(row[name] for name in names), day(row["processed_ms"]), *json.loads(row["labels"] or nulls))
+        for row in rows
+        if row["change"]
+    )
 
 
 class Handle:
@@ -107,11 +115,20 @@ class Timer:
 class Engine:
     """A processor with its state, its timers and a count of its state calls."""
 
-    def __init__(self, rules: Rules, device_groups: int | None = None) -> None:
+    def __init__(self, rules: Rules, device_groups: int | None = None, labels: tuple[str, ...] = ()) -> None:
         self.handle = Handle()
-        self.processor = SessionProcessor(StateLayout(device_groups), RulesInForce(rules))
+        self.processor = SessionProcessor(StateLayout(device_groups, labels=labels), RulesInForce(rules))
         self.processor.init(self.handle)
         self.calls = self.handle.calls
+
+    def go_on_with(self, labels: tuple[str, ...]) -> None:
+        """Begin again with more label columns; Spark reads a field that a value was stored without as null."""
+        layout = replace(self.processor.layout, labels=labels)
+        self.processor = SessionProcessor(layout, self.processor.in_force)
+        self.processor.init(self.handle)
+        for entries in self.handle.maps.values() if not layout.has_groups else ():
+            for key, value in entries.items():
+                entries[key] = (*value, *(None,) * (len(STATE_SCHEMA) + 1 - len(value)))
 
     def begin_with(self, key: str, seed: str) -> None:
         self.handle.key = key
@@ -155,7 +172,7 @@ def event_row(key: str, device_id: str, event: Event) -> Row:
     foreground_s = None if is_start else event.foreground_s
     values = (
         device_id, event.session_id, is_start, event.at_ms, foreground_s, event.account_id, event.platform.value,
-        event.ingested_ms,
+        event.ingested_ms, *event.labels,
     )  # fmt: skip
     texts = [
         json.dumps(value) if isinstance(value, bool) else value if value is None else str(value) for value in values

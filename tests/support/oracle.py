@@ -20,7 +20,7 @@ from tests.support.checkpoints import Batch, batches_of, path_of
 from tests.support.grouping import bucket_of, group_of
 from tests.support.messages import Files, Source
 from tests.support.reference import Device, Reference, SessionRow, entries_of, session_rows
-from tests.support.wire import DEFAULT, Fields, read
+from tests.support.wire import DEFAULT, Fields, label_paths, read
 
 Row = tuple[Any, ...]
 Counted = Counter[Any]
@@ -94,6 +94,11 @@ class Oracle:
     timers: dict[str, int] = field(default_factory=dict)
     files: dict[str, list[Path]] = field(default_factory=dict)
 
+    @property
+    def labels(self) -> tuple[str, ...]:
+        """The columns of title and kept values."""
+        return tuple(label_paths(self.events))
+
     def counted(self, rows: Iterable[Row]) -> Counted:
         return Counter(map(self.digest, rows))
 
@@ -130,7 +135,7 @@ class Oracle:
         """The same as counted rows."""
         return self.counted(
             (*session, row.account_id, row.platform, row.status, row.started_ms, row.ended_ms, row.duration_ms,
-             row.foreground_s, row.end_reason, row.revision, row.updated_ms)
+             row.foreground_s, row.end_reason, row.revision, row.updated_ms, *row.labels)
             for session, row in self.session_rows(processed_ms).items()
         )  # fmt: skip
 
@@ -225,7 +230,7 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
         kinds = Counter(change.kind for _, change in changes)
         oracle.newest_ms = max(oracle.newest_ms, batch.clock_ms if changes else 0)
         oracle.changes[batch.clock_ms] = [change for change in changes if change[1].kind is not ChangeKind.HEARTBEAT]
-        oracle.add("session_changes", batch, (change_row(*change) for change in changes))
+        oracle.add("session_changes", batch, (change_row(*change, len(oracle.labels)) for change in changes))
         progress = ("sessionize", batch.batch_id, len(events), *(kinds[kind] for kind in ChangeKind))
         counts = (counted[name] for name in ("duplicate_start", "duplicate_end", "evicted"))
         oracle.add("stream_progress", batch, [(*progress, *counts, None)])
@@ -257,13 +262,13 @@ def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
         oracle.add("stream_progress", batch, [progress])
 
 
-def change_row(device_id: str, change: Change) -> Row:
-    """A change in the columns of `session_changes`."""
+def change_row(device_id: str, change: Change, label_count: int = 0) -> Row:
+    """A change in the columns of `session_changes`, and in those of its labels, which a heartbeat does not have."""
     return (
         device_id, change.session_id, change.account_id, change.platform, change.kind, change.end_reason,
         change.revision, change.started_ms, change.ended_ms, change.duration_ms, change.foreground_s, change.beat,
         change.missed_beats, change.due_ms, change.event_ms, change.ingested_ms, change.processed_ms,
-        day(change.processed_ms),
+        day(change.processed_ms), *(change.labels or (None,) * label_count),
     )  # fmt: skip
 
 

@@ -17,6 +17,8 @@ from tests.support.reference import SessionRow, session_rows
 DEVICES = ("a", "b", "c")
 ACCOUNTS = (None, "anna", "Ben", "ça")
 FOREGROUNDS_S = (None, 0, 7)
+LABELS = ((None, None), ("chess", "DE"), ("chess", None), (None, "AT"))
+"""Values of two columns."""
 
 Row = tuple[str, Event]
 
@@ -50,12 +52,16 @@ def _row(code: int) -> Row:
     code, at_ms = divmod(code, 36)
     code, account = divmod(code, len(ACCOUNTS))
     code, platform = divmod(code, 2)
-    lag_ms, foreground = divmod(code, len(FOREGROUNDS_S))
+    code, foreground = divmod(code, len(FOREGROUNDS_S))
+    lag_ms, labels = divmod(code, len(LABELS))
     common = (session_id, at_ms - 4, tuple(Platform)[platform], at_ms + lag_ms, ACCOUNTS[account])
-    return DEVICES[device], Start(*common) if kind == 0 else End(*common, FOREGROUNDS_S[foreground])
+    if kind == 0:
+        return DEVICES[device], Start(*common, LABELS[labels])
+    return DEVICES[device], End(*common, FOREGROUNDS_S[foreground], LABELS[labels])
 
 
-rows = st.integers(0, len(DEVICES) * 4 * 2 * 36 * len(ACCOUNTS) * 2 * len(FOREGROUNDS_S) * 2 - 1).map(_row)
+_CODES = len(DEVICES) * 4 * 2 * 36 * len(ACCOUNTS) * 2 * len(FOREGROUNDS_S) * len(LABELS) * 2
+rows = st.integers(0, _CODES - 1).map(_row)
 gaps_ms = st.sampled_from((1, 1, 2, 3, 5, 8, 10, 13, 40, 200, 0))
 
 small_rules = st.builds(

@@ -10,7 +10,7 @@ from dataclasses import dataclass, field
 from typing import Literal
 from zlib import crc32
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Labels, Platform, Start
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
 
 _END_REASONS_OF_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
@@ -132,9 +132,11 @@ class Reference:
                 self._orphan(device, device.pending_ends[0])
 
     def _start(self, device: Device, start: Start, pending: list[PendingEndModel]) -> None:
-        account_id = first_known([start.account_id, *(entry.end.account_id for entry in pending)])
+        ends = [entry.end for entry in pending]
+        account_id = first_known([start.account_id, *(end.account_id for end in ends)])
         started = Change(start.session_id, account_id, start.platform, ChangeKind.STARTED, self._now_ms, start.at_ms)
-        new = Session(start.at_ms, self._now_ms, started._replace(duration_ms=0))
+        labels = known_labels(start.labels, *(end.labels for end in ends))
+        new = Session(start.at_ms, self._now_ms, started._replace(duration_ms=0, labels=labels))
         earlier = [session for session in device.sessions() if session.sort_key() < new.sort_key()]
         later = [session for session in device.sessions() if session.sort_key() > new.sort_key()]
         if device.live is not None and device.live not in later and (pending or not later):  # S2, S4
@@ -153,7 +155,9 @@ class Reference:
 
     def _end_reported(self, device: Device, session: Session, end: End) -> None:
         account_id = first_known([session.newest_change.account_id, end.account_id])
+        labels = known_labels(session.newest_change.labels, end.labels)
         session.newest_change = session.newest_change._replace(account_id=account_id, foreground_s=end.foreground_s)
+        session.newest_change = session.newest_change._replace(labels=labels)
         self._end(device, session, EndReason.REPORTED, end.at_ms)
 
     def _end(self, device: Device, session: Session, reason: EndReason, at_ms: int) -> None:
@@ -182,7 +186,7 @@ class Reference:
             if newest > last:  # T2
                 live.last_beat = newest
                 beat = live.newest_change._replace(kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
-                beat = beat._replace(beat=newest - opened, missed_beats=newest - last - 1)
+                beat = beat._replace(beat=newest - opened, missed_beats=newest - last - 1, labels=())
                 self._emit(device, beat._replace(duration_ms=now_ms - live.opened_ms))
 
     def _needed_ms(self, key: str) -> int | None:
@@ -209,7 +213,7 @@ class Reference:
         end = entry.end
         orphan = Change(end.session_id, end.account_id, end.platform, ChangeKind.ENDED, self._now_ms, started_ms=None)
         orphan = orphan._replace(end_reason=EndReason.ORPHANED, ended_ms=end.at_ms, foreground_s=end.foreground_s)
-        self._emit(device, orphan)
+        self._emit(device, orphan._replace(labels=end.labels))
 
     def _emit(self, device: Device, change: Change) -> None:
         event_ms, ingested_ms = (self._cause.at_ms, self._cause.ingested_ms) if self._cause else (None, None)
@@ -222,17 +226,17 @@ def entries_of(device: Device, rules: Rules) -> dict[int, SessionState]:
     entries: dict[int, SessionState] = {}
     if device.live is not None:
         change = device.live.newest_change
-        live = Live(device.live.started_ms, device.live.opened_ms, change.account_id, change.platform)
+        live = Live(device.live.started_ms, device.live.opened_ms, change.account_id, change.platform, change.labels)
         entries[change.session_id] = live
     for place, session in enumerate(device.closed):
         change, closed_ms = session.newest_change, session.deadline_ms - rules.late_retention_ms
         end = change.ended_ms, change.end_reason, change.revision, change.foreground_s
         who = change.account_id, change.platform
-        entries[change.session_id] = Closed(session.started_ms, *end, *who, closed_ms, place)
+        entries[change.session_id] = Closed(session.started_ms, *end, *who, closed_ms, place, change.labels)
     for place, waiting in enumerate(device.pending_ends, len(device.closed)):
         end_event, seen_ms = waiting.end, waiting.deadline_ms - rules.late_retention_ms
         content = end_event.at_ms, end_event.foreground_s, end_event.account_id, end_event.platform
-        entries[end_event.session_id] = PendingEnd(*content, seen_ms, place)
+        entries[end_event.session_id] = PendingEnd(*content, seen_ms, place, end_event.labels)
     return entries
 
 
@@ -250,6 +254,7 @@ class SessionRow:
     end_reason: EndReason | None
     revision: int
     updated_ms: int
+    labels: Labels = ()
 
 
 def session_rows(changes: Iterable[tuple[str, Change]]) -> dict[tuple[str, int], SessionRow]:
@@ -263,37 +268,50 @@ def session_rows(changes: Iterable[tuple[str, Change]]) -> dict[tuple[str, int],
 
 def _row(changes: list[Change]) -> SessionRow:
     starts = [c for c in changes if c.kind is ChangeKind.STARTED]
-    first_start = sorted(starts, key=lambda c: _nulls_first(c.started_ms, c.account_id, c.platform))[:1]
+    first_start = sorted(starts, key=lambda c: _nulls_last(c.started_ms, c.account_id, c.platform, *c.labels))[:1]
     ends = sorted((c for c in changes if c.kind is ChangeKind.ENDED), key=_end_sort_key)
     sources = [*first_start, *ends[-1:]]
     account_id, platform = first_known(c.account_id for c in sources), sources[0].platform
+    labels = known_labels(*(c.labels for c in sources))
     started_ms = min((c.started_ms for c in changes if c.started_ms is not None), default=None)
     updated_ms = max(c.processed_ms for c in changes)
     if not ends:
-        return SessionRow(account_id, platform, "live", started_ms, None, None, None, None, 0, updated_ms)
+        return SessionRow(account_id, platform, "live", started_ms, None, None, None, None, 0, updated_ms, labels)
     end = ends[-1]
     ended_ms = max(at_ms for at_ms in (end.ended_ms, started_ms) if at_ms is not None)
     duration_ms = None if started_ms is None else ended_ms - started_ms
     start_came_late = end.end_reason is EndReason.ORPHANED and started_ms is not None
     reason = EndReason.REPORTED if start_came_late else end.end_reason
-    end_fields = (end.foreground_s, reason, end.revision, updated_ms)
+    end_fields = (end.foreground_s, reason, end.revision, updated_ms, labels)
     return SessionRow(account_id, platform, "ended", started_ms, ended_ms, duration_ms, *end_fields)
 
 
 def _end_sort_key(c: Change) -> tuple[object, ...]:
     strength = (c.end_reason is EndReason.REPORTED, c.end_reason is EndReason.ORPHANED, c.revision)
-    return _nulls_first(*strength, c.ended_ms, c.foreground_s, c.account_id, c.end_reason, c.platform)
+    return _nulls_first(*strength, c.ended_ms, c.foreground_s, c.account_id, c.end_reason, c.platform, *c.labels)
 
 
 def _nulls_first(*values: int | str | None) -> tuple[object, ...]:
     return tuple((0,) if value is None else (1, value) for value in values)
 
 
+def _nulls_last(*values: int | str | None) -> tuple[object, ...]:
+    return tuple((1,) if value is None else (0, value) for value in values)
+
+
 def canonical_place(event: Event) -> tuple[object, ...]:
     """The sort key of an event among the events of its device in one micro-batch."""
     content = (event.foreground_s if isinstance(event, End) else None, event.account_id)
-    nulls_last = [(1,) if value is None else (0, value) for value in content]
-    return event.at_ms, isinstance(event, Start), event.session_id, *nulls_last, str(event.platform), event.ingested_ms
+    content_last, labels_last = (
+        [(1,) if value is None else (0, value) for value in values] for values in (content, event.labels)
+    )
+    first = event.at_ms, isinstance(event, Start), event.session_id
+    return *first, *content_last, str(event.platform), event.ingested_ms, *labels_last
+
+
+def known_labels(*sources: Labels) -> Labels:
+    """Title and kept values, each by itself from the first source that has it."""
+    return tuple(first_known(values) for values in zip(*sources, strict=True))
 
 
 def first_known(values: Iterable[str | None]) -> str | None:

@@ -21,7 +21,7 @@ from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.creation import create_tables, refuse_missing_tables, take_over
+from sessionization.spark.tables.creation import create_tables, fit_to_events, refuse_missing_tables, take_over
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, Table
 from sessionization.spark.warm_start.initial_state import warm_start
@@ -75,6 +75,7 @@ class Job:
         is_taking_over = checkpoint.is_warm and not checkpoint.is_used
         if is_taking_over:
             refuse_missing_tables(self.spark, self.location, checkpoint.layout.session_id_type)
+            checkpoint = checkpoint.with_layout_of(settings.event_map, self.location.labels(self.spark))
         elif not settings.tables.warehouse.exists() and not checkpoint.layout.has_text_ids:
             empty_tables(self.spark, self.location, owner=checkpoint.id)
         context = JobContext(self.spark, settings, checkpoint, self.location)
@@ -90,6 +91,7 @@ class Job:
                 session_id_type=None if checkpoint.is_used else checkpoint.layout.session_id_type,
             )
             self.owner = checkpoint.id
+        fit_to_events(self.spark, self.location, settings.event_map, checkpoint.layout.labels)
         self.context, self.pipeline = context, (pipeline := Queries(context, lambda _: None, (report,), initial_state))
         with take_input(context):
             try:

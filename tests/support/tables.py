@@ -44,7 +44,8 @@ def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
 
 def differences_in(name: str, oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
     """All missing, surplus and differing rows of one table."""
-    rows = actual[name].of(*COLUMNS[name])
+    labels = oracle.labels if name in {"session_changes", "sessions"} else ()
+    rows = actual[name].of(*COLUMNS[name], *labels)
     if name == "sessions":
         processed_ms = {clock_ms for (clock_ms,) in actual["session_changes"].of("processed_ms")}
         return _compared(name, Rows(certain=oracle.sessions(processed_ms)), oracle.counted(rows))

@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.checkpoint.folder import ROLLUP
@@ -28,13 +29,16 @@ def merge_changes(spark: SparkSession, location: TableLocation, changes: DataFra
     oldest_ms = rollup.oldest_event_ms(changes)
     if oldest_ms is not None:
         since = rollup.search_since(oldest_ms, LOOKBACK_MS)
-        rollup.merge(spark, location, changes, since)
+        rollup.merge(spark, location, changes, since, location.labels(spark))
 
 
-def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+def frame_of(
+    spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]], labels: Iterable[str] = ()
+) -> DataFrame:
     """Rows of a table, with null in the columns that a row lacks; in one partition, so that queries move none."""
-    values = [tuple(row.get(name) for name in table.column_names) for row in rows]
-    return spark.createDataFrame(values, table.schema).coalesce(1)
+    schema = StructType([*table.schema, *(StructField(name, StringType()) for name in labels)])
+    values = [tuple(row.get(name) for name in schema.names) for row in rows]
+    return spark.createDataFrame(values, schema).coalesce(1)
 
 
 def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
@@ -70,7 +74,8 @@ def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
 def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:
     """Append rows to `sessions`, a file for each part."""
     is_over, day = F.col("status") == "ended", F.coalesce("started_at", "ended_at").cast("date").cast("string")
-    rows = frame_of(spark, SESSIONS, sessions).withColumn("_part", F.when(is_over, day).otherwise(rollup.LIVE_PART))
+    part = F.when(is_over, day).otherwise(rollup.LIVE_PART)
+    rows = frame_of(spark, SESSIONS, sessions, location.labels(spark)).withColumn("_part", part)
     location.append(rows, SESSIONS)
 
 

@@ -14,6 +14,7 @@ from functools import partial
 from typing import Any, NoReturn
 
 from sessionization.core.events import End, Event, Start
+from tests.support.avro_wire import json_of
 
 DEFAULT: "Fields" = {
     "streams": {
@@ -32,6 +33,8 @@ REASONS = {
     "oversized", "malformed_json", "missing_device_id", "missing_session_id", "missing_event_time", "unknown_event",
     "event_time_in_future", "event_time_too_old", "negative_foreground",
 }  # fmt: skip
+REASONS_OF_MAPS = REASONS | {"unknown_platform"}
+"""`default` has no platform that a message could get wrong."""
 MAX_CLOCK_SKEW_MS = 10 * 60_000
 MAX_EVENT_AGE_MS = 7 * 86_400_000
 
@@ -56,11 +59,13 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
 ) -> tuple[str, Event] | str | None:
     """Return the device and the event, or the first reason in the contract's table that fits; None for a skipped one.
 
-    `events` is the content of an event map.
+    `events` is the content of an event map, of one with Avro also its `schemas` by id.
     """
     line = value or b""
     if len(line) > _MAX_VALUE_BYTES:
         return "oversized"
+    if events.get("value") == "avro" and line.startswith(b"\0"):
+        line = json_of(line, events["schemas"]) or b""
     fields = _object(line)
     if fields is None:
         return "malformed_json"
@@ -99,15 +104,26 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
         return "event_time_in_future"
     if at_ms < ingested_ms - MAX_EVENT_AGE_MS:
         return "event_time_too_old"
+    labels = tuple(_label(_at(fields, path)) for path in label_paths(events).values())
     if kind in starts:
-        return device_id, Start(session_id, at_ms, platform, ingested_ms, account_id)
+        return device_id, Start(session_id, at_ms, platform, ingested_ms, account_id, labels)
     foreground = events.get("foreground_s") or {"path": None, "unit": "s"}
     foreground_s = _long(_at(fields, foreground["path"]))
     if foreground_s is not None and foreground_s < 0:
         return "negative_foreground"
     if foreground_s is not None and foreground["unit"] == "ms":
         foreground_s //= 1_000
-    return device_id, End(session_id, at_ms, platform, ingested_ms, account_id, foreground_s)
+    return device_id, End(session_id, at_ms, platform, ingested_ms, account_id, foreground_s, labels)
+
+
+def label_paths(events: Fields) -> dict[str, str]:
+    """The columns of title and kept values, in the map's order, with their paths."""
+    return {name: path for name, path in {"title": events.get("title"), **events.get("keep", {})}.items() if path}
+
+
+def _label(value: Any) -> str | None:
+    text = str(value).lower() if isinstance(value, bool) else _text_or_integer(value)
+    return text if text and len(text) <= _MAX_ID_CODE_POINTS else None
 
 
 def _at(fields: Fields, path: str | None) -> Any:
@@ -194,6 +210,11 @@ def _iso8601(value: Any, *, basic: bool = False) -> int | None:
     return (at - _EPOCH) // timedelta(seconds=1) * 1_000 + int(f"{digits or ''}000"[:3])
 
 
+def _sql_timestamp(value: Any) -> int | None:
+    found = re.fullmatch(r"(\d{4}-\d\d-\d\d)[T ]([\d:.]+)(?: ?(Z|[+-].*))?", _text(value) or "", flags=re.ASCII)
+    return None if found is None else _iso8601(f"{found[1]}T{found[2]}{found[3] or 'Z'}", basic=True)
+
+
 def _epoch_s(value: Any) -> int | None:
     if isinstance(value, _Decimal):
         return int(Fraction(value) * 1_000)  # which cuts
@@ -203,6 +224,7 @@ def _epoch_s(value: Any) -> int | None:
 _TIMES = {
     "iso8601": _iso8601,
     "iso8601_basic_offset": partial(_iso8601, basic=True),
+    "sql_timestamp": _sql_timestamp,
     "epoch_ms": _long,
     "epoch_s": _epoch_s,
 }

@@ -4,7 +4,7 @@ import json
 from copy import deepcopy
 from typing import Any
 
-from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS
+from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, ROWS
 from tests.support.wire_cases import INGESTED_MS
 
 NOW_S = INGESTED_MS // 1_000
@@ -15,6 +15,8 @@ GAME: dict[str, Any] = {
     "type": "session_start",
     "ts": INGESTED_MS - 250,
     "user": {"id": "ann"},
+    "game": "chess",
+    "geo": {"country": "DE"},
 }
 PHONE = {"phone": "p1", "sid": 7, "kind": "open", "at": NOW_S}
 TABLET = {"maker": "m", "serial no?": "s", "os": "iPadOS", "run": {"id": 7}, "kind": "close", "at": NOW_S}
@@ -120,6 +122,24 @@ ARCADE_CASES: dict[str, Case] = {
     "no platform": (game("device", "os", to=...), "unknown_platform"),
     "no platform and no kind": (game("device", "os", to=..., type=None), "unknown_event"),
     "no platform and in the future": (game("device", "os", to=..., ts=2 * INGESTED_MS), "unknown_platform"),
+    # title and kept values
+    "a title and kept values": (game(), {"labels": ["chess", "DE", "PS5"]}),
+    "the same on an end": (game(**END), {"labels": ["chess", "DE", "PS5"]}),
+    "an integer as title": (game(game=-5), {"labels": ["-5", "DE", "PS5"]}),
+    "minus zero as title": (raw(GAME, "game", "-0"), {"labels": ["0", "DE", "PS5"]}),
+    "true as title": (game(game=True), {"labels": ["true", "DE", "PS5"]}),
+    "false as kept value": (game("geo", "country", to=False), {"labels": ["chess", "false", "PS5"]}),
+    "an integer over 64 bits as title": (game(game=2**63), {"labels": [None, "DE", "PS5"]}),
+    "a fraction as title": (game(game=5.0), {"labels": [None, "DE", "PS5"]}),
+    "null as title": (game(game=None), {"labels": [None, "DE", "PS5"]}),
+    "an empty title": (game(game=""), {"labels": [None, "DE", "PS5"]}),
+    "white space as title": (game(game=" \u2003"), {"labels": [" \u2003", "DE", "PS5"]}),
+    "a list as title": (game(game=["chess"]), {"labels": [None, "DE", "PS5"]}),
+    "an object as title": (game(game={"name": "chess"}), {"labels": [None, "DE", "PS5"]}),
+    "half a character in a title": (game(game="a\ud800"), {"labels": [None, "DE", "PS5"]}),
+    "a title of 256": (game(game="\U0001f3ae" * 256), {"labels": ["\U0001f3ae" * 256, "DE", "PS5"]}),
+    "a title of 257": (game(game=LONG), {"labels": [None, "DE", "PS5"]}),
+    "no object of a kept value": (game("geo", to=...), {"labels": ["chess", None, "PS5"]}),
     # objects
     "null": (None, "malformed_json"),
     "a repeated object": (json.dumps(GAME)[:-1].encode() + b',"tenant":"blue"}', {"device_id": "blue:h1"}),
@@ -175,6 +195,25 @@ OFFSET_CASES: dict[str, Case] = {
     },
 }  # fmt: skip
 
+ROW_CASES: dict[str, Case] = {
+    **{
+        written: (changed(OFFSET, "at", to=f"2026-11-21{written}"), {"event_ms": INGESTED_MS - 500 + after_ms})
+        for written, after_ms in {
+            " 12:00:00": 0, " 12:00:00.25": 250, " 12:00:00.250999": 250, "T12:00:00": 0, " 12:00:00Z": 0,
+            " 12:00:00 Z": 0, " 13:00:00.001 +01:00": 1, " 13:00:00+0100": 0, " 13:00:00 +01": 0,
+            "T06:15:00.5-05:45": 500, " 11:15:00 -0045": 0,
+        }.items()
+    },
+    **{
+        written: (changed(OFFSET, "at", to=f"2026-11-21{written}"), "missing_event_time")
+        for written in ("", " 12:00", "12:00:00", "  12:00:00", "t12:00:00", " 12:00:00 ", " 12:00:00  +01",
+                        " 24:00:00", " 12:00:60", " 12:00:00.", " 12:00:00 UTC", " 12:00:00 +24", " 12:00:00+0060",
+                        " 12:00:00 +1", " 12:00:00 +00Z", " 12:00:00\n", " 12:00:00 Z\n")
+    },
+    "30 February": (changed(OFFSET, "at", to="2026-02-30 12:00:00"), "missing_event_time"),
+    "a number as time": (changed(OFFSET, "at", to=INGESTED_MS), "missing_event_time"),
+}  # fmt: skip
+
 
 def hall(session_id: object, **top: object) -> bytes:
     return changed(HALL | top, "user", "session", to=session_id)
@@ -212,6 +251,7 @@ CASES: dict[tuple[str, str], dict[str, Case]] = {
     (HANDHELD, "phones"): PHONE_CASES,
     (HANDHELD, "tablets"): TABLET_CASES,
     (OFFSETS, "games"): OFFSET_CASES,
+    (ROWS, "rows"): ROW_CASES,
     (LOBBY, "rooms"): ROOM_CASES,
     (LOBBY, "halls"): HALL_CASES,
 }

@@ -10,7 +10,7 @@ from sessionization.core.events import Change, End, Event, Platform, Start, _sor
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.replay import archived_events
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.tables.schemas import FIRST_START, SESSION_CHANGES
 from sessionization.spark.tables.statements import read_statement
 from tests.support.oracle import COLUMNS
 
@@ -24,7 +24,9 @@ def test_the_oracle_compares_every_column() -> None:
 
 def test_the_operator_and_the_core_fill_every_column() -> None:
     assert IN_MS - {"change_date"} <= set(OUTPUT_SCHEMA.names)
-    assert {"change" if name == "kind" else name for name in Change._fields} == IN_MS - {"device_id", "change_date"}
+    assert {"change" if name == "kind" else name for name in Change._fields} == IN_MS - {
+        "device_id", "change_date"
+    } | {"labels"}  # fmt: skip
 
 
 def test_the_timeline_shows_every_column_that_a_reader_needs() -> None:
@@ -35,12 +37,13 @@ def test_the_timeline_shows_every_column_that_a_reader_needs() -> None:
 
 def test_the_replay_returns_every_column_that_a_row_of_sessions_comes_from() -> None:
     replayed = {re.sub("_ms$", "_at", name) for name in archived_events._CHANGE_SCHEMA.names} - {"kind"}
-    assert {*rollup._FIRST_START, *rollup._SHOWN_END} - {"rank"} <= replayed
+    assert {*FIRST_START, *rollup._SHOWN_END} - {"rank"} <= replayed
 
 
 @pytest.mark.parametrize("event", [Start(1, 0, Platform.PC, 0), End(1, 0, Platform.PC, 0)], ids=["Start", "End"])
 def test_the_order_of_events_depends_on_every_field(event: Event) -> None:
     """Otherwise a replay could take two events in another order."""
     names = [field.name for field in fields(event)]
-    other: dict[str, Any] = dict.fromkeys(names, 9) | {"platform": Platform.CONSOLE, "account_id": "z"}
+    texts = {"platform": Platform.CONSOLE, "account_id": "z", "labels": ("z",)}
+    other: dict[str, Any] = dict.fromkeys(names, 9) | texts
     assert [name for name in names if _sort_key(replace(event, **{name: other[name]})) == _sort_key(event)] == []

@@ -92,7 +92,7 @@ def test_land_changes_compacts_in_turn(spark: SparkSession, tmp_path: Path, monk
     table = changes_in_two_files(spark, location)
     landing = Landing(location, {}, "changes", tmp_path / "checkpoints", trigger_ms=1)
     for batch_id in range(len(CHANGES_TARGETS)):
-        landing._append(spark.range(0), batch_id)
+        landing._append(spark.createDataFrame([], "value binary"), batch_id)
     assert len(live_files(table)) == 1
 
 

@@ -38,7 +38,13 @@ def test_a_file_is_one_pasteable_statement_that_creates_what_it_is_named_after(k
     begin = {"tables": "CREATE TABLE IF NOT EXISTS", "views": "CREATE OR REPLACE VIEW"}[kind]
     assert re.findall(r"^CREATE .*", statement, re.MULTILINE) == [f"{begin} ${{schema}}.{name} ("]
     assert statement.endswith(";\n")
-    assert set(re.findall(r"\$\{(\w+)\}", statement)) <= {"schema", "checkpoint", "heartbeat_window_s"}
+    assert set(re.findall(r"\$\{(\w+)\}", statement)) <= {
+        "schema",
+        "checkpoint",
+        "heartbeat_window_s",
+        "labels",
+        "title",
+    }
     known = names_of("tables") + names_of("views")
     assert set(re.findall(r"\$\{schema\}\.(\w+)", statement)) <= {*known}
     assert max(map(len, statement.splitlines())) <= 120

@@ -15,7 +15,9 @@ from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.errors import StreamError
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.tables import rollup
+from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
 from tests.support.changes import T, expected_values, frame, session_values
@@ -41,6 +43,9 @@ from tests.support.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
 
+LABELS = ("title", "order")
+NO_LABELS = (None, None)
+
 
 def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
     """Changes of few sessions, with ties, conflicts and nulls in every column that decides the order."""
@@ -62,6 +67,7 @@ def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
             revision=rng.randrange(2),
             ended_ms=ended_ms,
             foreground_s=rng.choice([None, 1, 2]) if reason else None,
+            labels=(rng.choice([None, "chess", "go"]), rng.choice([None, "DE"])),
         )
         changes.append((f"d{rng.randrange(3)}", change))
     return changes
@@ -93,6 +99,9 @@ ENDS = [
     ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="Z", platform=PC),
     ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="a", platform=CONSOLE),
     ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="a", platform=PC),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="a")._replace(labels=(None, "z")),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="a")._replace(labels=("chess", "a")),
+    ended(1, NINE, NINE + 1, REPORTED, revision=2, foreground_s=1, account_id="a")._replace(labels=("chess", "b")),
 ]
 
 
@@ -101,7 +110,7 @@ def row_of(end: Change) -> SessionRow:
     assert end.ended_ms is not None
     reason = REPORTED if end.end_reason is ORPHANED else end.end_reason  # its Start is known
     fields = end.ended_ms, end.ended_ms - NINE, end.foreground_s, reason, end.revision, NOW
-    return SessionRow(end.account_id, end.platform, "ended", NINE, *fields)
+    return SessionRow(end.account_id, end.platform, "ended", NINE, *fields, end.labels)
 
 
 LIVE = SessionRow(None, PC, "live", NINE, None, None, None, None, 0, NOW)
@@ -145,6 +154,20 @@ EXAMPLES: list[tuple[tuple[Change, ...], SessionRow]] = [
     ((started(1, NINE, "Z", PC), started(1, NINE, "a", CONSOLE)), replace(LIVE, account_id="Z")),
     ((NAMED_START, started(1, NINE, "anna", PC)), replace(LIVE, account_id="anna", platform=CONSOLE)),
     ((BARE_START, BARE_START), LIVE),
+    # Nulls come last.
+    ((started(1, NINE, "z", PC), BARE_START), replace(LIVE, account_id="z")),
+    ((BARE_START, BARE_START._replace(labels=(None, "DE"))), replace(LIVE, labels=(None, "DE"))),
+    # Title and kept values are each by itself those of the Start, or of the end shown.
+    ((BARE_START._replace(labels=("chess", None)),), replace(LIVE, labels=("chess", None))),
+    (
+        (BARE_START._replace(labels=("chess", None)), ended(1, NINE, TEN)._replace(labels=("go", "DE"))),
+        replace(OVER, labels=("chess", "DE")),
+    ),
+    ((LATE_END._replace(labels=("go", None)), BARE_START), replace(LONGER, labels=("go", None))),
+    (
+        (BARE_START._replace(labels=("go", "DE")), BARE_START._replace(labels=("chess", "US"))),
+        replace(LIVE, labels=("chess", "US")),
+    ),
 ]
 
 
@@ -162,18 +185,22 @@ class Merged:
 def merged(request: pytest.FixtureRequest, spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Merged:
     """A session of the device `d` for each of `SPLITS`, one of `example` for each of `EXAMPLES`, others at random."""
     location = empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="test")
+    fit_to_events(spark, location, package_map(DEFAULT), LABELS)
     changes = random_changes(request.param, 120)
     merges = [changes[:80], changes[40:]]
     for session_id, parts in enumerate(SPLITS):
         for merge, part in zip(merges, parts, strict=True):
-            merge += [("d", change._replace(session_id=session_id)) for change in part]
+            merge += [("d", change._replace(session_id=session_id, labels=NO_LABELS)) for change in part]
     for session_id, (its_changes, _) in enumerate(EXAMPLES):
         for merge, part in zip(merges, (its_changes[::2], its_changes), strict=True):
-            merge += [("example", change._replace(session_id=session_id)) for change in part]
+            merge += [
+                ("example", change._replace(session_id=session_id, labels=change.labels or NO_LABELS))
+                for change in part
+            ]
     for merge in merges:
         random.Random(request.param).shuffle(merge)
     for merge in (*merges, merges[-1]):
-        merge_changes(spark, location, frame(spark, merge))
+        merge_changes(spark, location, frame(spark, merge, LABELS))
     history = (
         location.delta_table(spark, SESSIONS).history().where("operation = 'MERGE'").orderBy("version").collect()[1:]
     )
@@ -194,14 +221,14 @@ def test_any_order_and_any_repetition_gives_the_reference_table(merged: Merged) 
 def test_a_row_shows_what_the_rules_say(merged: Merged) -> None:
     found = session_values(merged.sessions.where("device_id = 'example'"))
     for session_id, (changes, row) in enumerate(EXAMPLES):
-        assert found["example", session_id] == astuple(row), changes
+        assert found["example", session_id] == astuple(replace(row, labels=row.labels or NO_LABELS)), changes
 
 
 def test_two_merges_give_the_rows_that_one_merge_gives(spark: SparkSession, merged: Merged) -> None:
     """This holds for the internal columns too. A third merge therefore finds what it would find after one merge."""
-    at_once = rollup.to_session_rows(rollup.fold_by_session(frame(spark, merged.changes)))
+    at_once = rollup.to_session_rows(rollup.fold_by_session(frame(spark, merged.changes, LABELS), LABELS))
     found, expected = (
-        sorted(rows.select(SESSIONS.column_names).collect(), key=attrgetter("device_id", "session_id"))
+        sorted(rows.select(*SESSIONS.column_names, *LABELS).collect(), key=attrgetter("device_id", "session_id"))
         for rows in (merged.sessions, at_once)
     )
     assert found == expected

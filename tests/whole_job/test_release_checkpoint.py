@@ -66,12 +66,27 @@ def assert_continued(before: Tables, after: Tables) -> None:
         assert len(found) > len(beats(before, session))
 
 
-@pytest.mark.parametrize("layout", ["groups", pytest.param("devices", marks=pytest.mark.long)])
-def test_the_checkpoint_of_the_release_is_continued(layout: str, tmp_path: Path, spark: SparkSession) -> None:
-    job = unpack(tmp_path, layout)
+@pytest.mark.parametrize(
+    ("layout", "events"),
+    [
+        ("groups", "default"),
+        ("devices", "playstation"),
+        pytest.param("groups", "playstation", marks=pytest.mark.long),
+        pytest.param("devices", "default", marks=pytest.mark.long),
+    ],
+)
+def test_the_checkpoint_of_the_release_is_continued(
+    layout: str, events: str, tmp_path: Path, spark: SparkSession
+) -> None:
+    """Also with a map that has a title, which tables and state did not have."""
+    job = unpack(tmp_path, layout, f"--events={events}")
     before = read_tables(job.warehouse)
     assert statuses_in_state(spark, job.checkpoints) == STATUSES
-    say(job, "after", *LATER_MESSAGES)
+    say(job, "after", *LATER_MESSAGES, appTitleId="chess")
     job.run_until_done()
-    assert_continued(before, read_tables(job.warehouse))
+    after = read_tables(job.warehouse)
+    assert_continued(before, after)
+    if events == "playstation":
+        titles = {row["session_id"]: row["title"] for row in after["sessions"]}
+        assert titles == {1: "chess", 2: None, 3: None, 4: "chess", 5: "chess", 6: None, 7: "chess"}
     assert statuses_in_state(spark, job.checkpoints) == LATER_STATUSES

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import threading
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import timedelta
 from functools import partial
 
@@ -27,6 +27,7 @@ from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.input.avro_messages import check_registry
 from sessionization.spark.replay.archived_events import archived_messages, read_events, replayed_changes
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, stream_clock
 from sessionization.spark.tables import rollup
@@ -112,6 +113,8 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF, settings=settings))
         location.require(spark, (*([RAW_EVENTS] if scope.archives else []), SESSION_CHANGES, SESSIONS))
+        scope = replace(scope, layout=replace(scope.layout, labels=location.labels(spark)))
+        check_registry(spark, scope.events)
         check_lease = no_lease
         if not is_exclusive:
             stored = StoredLease(spark, location, STREAM_LEASE)
@@ -165,9 +168,12 @@ def replay_sessions(
     messages = archived_messages(spark, location, scope.events, archives=scope.archives)
     raw = messages.where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
     partitions = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
-    events = read_events(raw, scope.limits, scope.events)
+    labels = scope.layout.labels
+    events = read_events(raw, scope.limits, scope.events, labels)
     changes = replayed_changes(events, clock, scope.rules, scope.layout, partitions)
-    return rollup.fold_by_session(changes).where(F.col("updated_at") >= F.timestamp_millis(F.lit(scope.from_ms)))
+    return rollup.fold_by_session(changes, labels).where(
+        F.col("updated_at") >= F.timestamp_millis(F.lit(scope.from_ms))
+    )
 
 
 def verify(sessions: DataFrame, folded: DataFrame, period_ms: tuple[int, int], say: Say) -> None:
@@ -215,7 +221,7 @@ def compare_sessions(theirs: DataFrame, ours: DataFrame, begin: Column, end: Col
             ~F.col(f"t.{name}").eqNullSafe(F.col(f"o.{name}")),
             F.concat(F.lit(f"{name} "), _as_text(f"t.{name}"), F.lit(", not "), _as_text(f"o.{name}")),
         )
-        for name in _COMPARED_COLUMNS
+        for name in (*_COMPARED_COLUMNS, *(name for name in ours.columns if name not in SESSIONS.column_names))
     ]
     what = (
         F.when(F.col("t.status").isNull(), F.lit("is not in sessions"))

@@ -11,6 +11,9 @@ from typing import NamedTuple
 SessionId = int | str
 """All ids of a job are of one type, which orders them; text by code points."""
 
+Labels = tuple[str | None, ...]
+"""The values of `title` and of the kept columns, in the order of the job's label columns; `()` where it has none."""
+
 
 class Platform(StrEnum):
     """The platforms of the event map `default`. A map may name any others."""
@@ -57,6 +60,7 @@ class Start:
     platform: str
     ingested_ms: int
     account_id: str | None = None
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -69,6 +73,7 @@ class End:
     ingested_ms: int
     account_id: str | None = None
     foreground_s: int | None = None
+    labels: Labels = ()
 
 
 Event = Start | End
@@ -101,13 +106,15 @@ class Change(NamedTuple):
     due_ms: int | None = None
     event_ms: int | None = None
     ingested_ms: int | None = None
+    labels: Labels = ()
+    """`()` also on heartbeats."""
 
 
 def sort_events(events: Iterable[Event]) -> list[Event]:
     """Sort one device's events of one micro-batch into the order in which they are applied.
 
-    The order is (event time, End before Start, session id, foreground, account, platform, ingest time), nulls last,
-    text by code points. Every field of an event is in the key, so the order of the engine's rows does not matter.
+    The order is (event time, End before Start, session id, foreground, account, platform, ingest time, labels), nulls
+    last, text by code points. Every field of an event is in the key, so the order of the engine's rows does not matter.
     """
     return sorted(events, key=_sort_key)
 
@@ -124,4 +131,5 @@ def _sort_key(event: Event) -> tuple[object, ...]:
         event.account_id or "",
         event.platform,
         event.ingested_ms,
+        event.labels and [(label is None, label or "") for label in event.labels],
     )

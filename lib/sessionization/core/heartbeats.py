@@ -9,8 +9,8 @@ from sessionization.core.events import ChangeKind
 from sessionization.core.heartbeat_grid import Firing
 from sessionization.core.session_state import Live
 
-LIVE_COLUMNS = ("device_id", "session_id", *(field.name for field in fields(Live)))
-"""The columns of live sessions."""
+LIVE_COLUMNS = ("device_id", "session_id", *(field.name for field in fields(Live) if field.name != "labels"))
+"""The columns of live sessions, without those that a heartbeat does not have."""
 
 
 def heartbeats(live: Mapping[str, Sequence[Any]], firing: Firing) -> dict[str, Sequence[Any]]:

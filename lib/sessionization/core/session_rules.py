@@ -6,7 +6,7 @@ ever modified. The comments name the rules S1 to S6, E1 to E4 and T1 to T4 of do
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
 
 from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, SessionId, Start, sort_events
 from sessionization.core.heartbeat_grid import Firing
@@ -53,7 +53,7 @@ def on_events(sessions: Sessions, events: Iterable[Event], now_ms: int, rules: R
     >>> from sessionization.core.events import Platform, Start
     >>> outcome = on_events({}, [Start(7, 1_000, Platform.PC, 1_500)], now_ms=2_000, rules=Rules())
     >>> outcome.sessions
-    {7: Live(started_ms=1000, opened_ms=2000, account_id=None, platform=<Platform.PC: 'pc'>)}
+    {7: Live(started_ms=1000, opened_ms=2000, account_id=None, platform=<Platform.PC: 'pc'>, labels=())}
     """
     device = _Device(sessions, now_ms)
     for event in sort_events(events):
@@ -69,6 +69,9 @@ def on_timer(sessions: Sessions, firing: Firing, rules: Rules) -> Outcome:
     device = _Device(sessions, firing.now_ms)
     device.fire(firing, expiry_at(firing.now_ms, rules), rules)
     return device.outcome()
+
+
+_S = TypeVar("_S", Live, Closed)
 
 
 class _Place(NamedTuple):
@@ -120,7 +123,7 @@ class _Device:
             self._tally.duplicate_start += 1
             return
         place = _Place(start.at_ms, start.session_id)
-        opened = Live(start.at_ms, self._now_ms, start.account_id, start.platform)
+        opened = Live(start.at_ms, self._now_ms, start.account_id, start.platform, start.labels)
         if known is not None:
             self._start_with_pending_end(place, opened, known)
         elif (next_start_ms := self._next_start_ms(place)) is not None:
@@ -131,8 +134,7 @@ class _Device:
 
     def _start_with_pending_end(self, place: _Place, opened: Live, end: PendingEnd) -> None:
         """S2: the session is over already; it supersedes an earlier live session, and leaves a later one alone."""
-        if opened.account_id is None:
-            opened = replace(opened, account_id=end.account_id)
+        opened = _completed(opened, end)
         live = self._live()
         if live is not None and _place_of(*live) < place:
             self._close(*live, place.started_ms, EndReason.SUPERSEDED)
@@ -168,17 +170,16 @@ class _Device:
     def _end(self, end: End) -> None:
         match self._sessions.get(end.session_id):
             case Live() as live:  # E1
-                account_id = end.account_id if live.account_id is None else live.account_id
-                live = replace(live, account_id=account_id)
+                live = _completed(live, end)
                 self._close(end.session_id, live, end.at_ms, EndReason.REPORTED, end.foreground_s)
             case Closed() as closed if closed.reason.is_inferred:  # E2
+                closed = _completed(closed, end)
                 reported = replace(
                     closed,
                     ended_ms=self._clamp(_place_of(end.session_id, closed), end.at_ms),
                     reason=EndReason.REPORTED,
                     revision=closed.revision + 1,
                     foreground_s=end.foreground_s,
-                    account_id=end.account_id if closed.account_id is None else closed.account_id,
                 )
                 self._put_ended(end.session_id, reported)
             case Closed() | PendingEnd():  # E3
@@ -191,6 +192,7 @@ class _Device:
                     platform=end.platform,
                     seen_ms=self._now_ms,
                     closing_order=self._next_closing_order(),
+                    labels=end.labels,
                 )
                 self._put(end.session_id, pending_end)
 
@@ -219,6 +221,7 @@ class _Device:
             platform=live.platform,
             closed_ms=self._now_ms,
             closing_order=self._next_closing_order(),
+            labels=live.labels,
         )
         self._put_ended(session_id, closed)
 
@@ -319,9 +322,20 @@ class _Device:
                 started_ms,
                 event_ms=None if event is None else event.at_ms,
                 ingested_ms=None if event is None else event.ingested_ms,
+                labels=() if kind is ChangeKind.HEARTBEAT else entry.labels,
                 **fields,
             )
         )
+
+
+def _completed(session: _S, end: End | PendingEnd) -> _S:
+    """The session with the End's account and labels, each by itself, where its Start had none."""
+    if session.account_id is None and end.account_id is not None:
+        session = replace(session, account_id=end.account_id)
+    if None in session.labels:
+        both = zip(session.labels, end.labels, strict=True)
+        session = replace(session, labels=tuple(of_end if mine is None else mine for mine, of_end in both))
+    return session
 
 
 def _place_of(session_id: SessionId, entry: Live | Closed) -> _Place:

@@ -4,7 +4,7 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import NamedTuple
 
-from sessionization.core.events import EndReason, SessionId
+from sessionization.core.events import EndReason, Labels, SessionId
 from sessionization.core.heartbeat_grid import Grid
 
 
@@ -55,6 +55,7 @@ class Live:
     opened_ms: int
     account_id: str | None
     platform: str
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +75,7 @@ class Closed:
     platform: str
     closed_ms: int
     closing_order: int
+    labels: Labels = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,6 +88,7 @@ class PendingEnd:
     platform: str
     seen_ms: int
     closing_order: int
+    labels: Labels = ()
 
 
 SessionState = Live | Closed | PendingEnd

@@ -5,9 +5,9 @@ docs/your-own-events.md explains each field.
 """
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -20,11 +20,17 @@ from pydantic import (
 )
 from pydantic import Discriminator as ChosenBy
 
+from sessionization.event_map.column_names import check_kept_column
 from sessionization.event_map.field_path import FieldPath, Names, names_of
 
 PAGE = "docs/your-own-events.md"
 _STREAM = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,248}")
+_URL = re.compile(r"https?://")
+_REFERENCE = re.compile(r"env:\S+|secret:[^/]+/.+")
 CONSTANT, FROM_A_FIELD = "constant", "from a field"
+AVRO = "avro"
+TITLE, KEEP = "title", "keep."
+"""A column, and what stands before a kept column's name in `EventMap.paths_of`."""
 
 
 def _check_stream(name: str) -> str:
@@ -54,12 +60,15 @@ def _as_list(value: object) -> object:
     return value
 
 
+def _as_registry(value: object) -> object:
+    """A registry, which needs no more than its URL, or a folder."""
+    return {"url": value} if isinstance(value, str) else value
+
+
 class _Part(BaseModel):
     """A mapping in the file. A field that is not known is refused with the names of those that are."""
 
     model_config = ConfigDict(frozen=True)
-    not_yet: ClassVar[Names] = ()
-    """Names that the format has, and this release does not."""
 
     @model_validator(mode="before")
     @classmethod
@@ -68,9 +77,6 @@ class _Part(BaseModel):
             msg = f"has no fields: write them below it, as {PAGE} shows"
             raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
         for name in content:
-            if name in cls.not_yet:
-                msg = f"{name} is not supported yet: leave it out"
-                raise ValueError(msg)
             if name not in cls.model_fields:
                 msg = f"{name} is not known: there are {', '.join(cls.model_fields)}"
                 raise ValueError(msg)
@@ -80,6 +86,7 @@ class _Part(BaseModel):
 IdPaths = Annotated[tuple[FieldPath, ...], BeforeValidator(_as_parts)]
 Text = Annotated[str, Field(min_length=1, max_length=256)]
 Kind = Annotated[tuple[Text, ...], BeforeValidator(_as_list)]
+KeptColumn = Annotated[str, AfterValidator(check_kept_column)]
 
 
 class PlatformField(_Part):
@@ -125,7 +132,7 @@ class EventTime(_Part):
     """The event time, and how it is written."""
 
     path: FieldPath
-    format: Literal["iso8601", "iso8601_basic_offset", "epoch_ms", "epoch_s"]
+    format: Literal["iso8601", "iso8601_basic_offset", "sql_timestamp", "epoch_ms", "epoch_s"]
 
 
 class Foreground(_Part):
@@ -135,10 +142,32 @@ class Foreground(_Part):
     unit: Literal["s", "ms"]
 
 
+class SchemaRegistry(_Part):
+    """Where the schemas of Avro messages are: the URL of a registry with its sign-in, or a folder."""
+
+    url: Text
+    user: Text | None = None
+    password: Text | None = None
+    ca_file: Text | None = None
+
+    @property
+    def is_folder(self) -> bool:
+        return _URL.match(self.url) is None
+
+    @model_validator(mode="after")
+    def _check_secrets(self) -> Self:
+        msg = None
+        if not self.is_folder and "@" in self.url:
+            msg = "has a user in its URL: write url, user and password below it"
+        elif self.password is not None and _REFERENCE.fullmatch(self.password) is None:
+            msg = "password is a secret: write env:NAME, or on Databricks secret:SCOPE/KEY"
+        if msg is not None:
+            raise ValueError(msg)
+        return self
+
+
 class EventMap(_Part):
     """What messages mean: the streams that they come in, and where each message has what the rules need."""
-
-    not_yet = ("title", "keep")
 
     version: Literal["1"]
     streams: Annotated[dict[Annotated[str, AfterValidator(_check_stream)], Stream], Field(min_length=1)]
@@ -151,8 +180,18 @@ class EventMap(_Part):
     event_time: EventTime
     account_id: FieldPath | None = None
     foreground_s: Foreground | None = None
+    title: FieldPath | None = None
+    keep: Annotated[dict[KeptColumn, FieldPath], Field(min_length=1, max_length=8)] | None = None
     ingested_at: FieldPath | None = None
     value: FieldPath | None = None
+    schema_registry: Annotated[SchemaRegistry, BeforeValidator(_as_registry)] | None = None
+
+    @model_validator(mode="after")
+    def _check_registry(self) -> Self:
+        if self.stream_without_table() is not None and (self.value == AVRO) != (self.schema_registry is not None):
+            msg = "value: avro and schema_registry (a URL, or a folder of schemas) belong together: write both"
+            raise ValueError(msg)
+        return self
 
     @model_validator(mode="after")
     def _check_tables(self) -> Self:
@@ -167,8 +206,14 @@ class EventMap(_Part):
             if stream.table is None and (stream.ingested_at or stream.value):
                 msg = f"streams.{name} has a column of a table, and no table: name it, or leave the column out"
                 raise ValueError(msg)
-        if (self.ingested_at or self.value) and not tables:
-            msg = "ingested_at and value are columns of tables, and no stream has a table: name it, or leave them out"
+        if self.ingested_at and not tables:
+            msg = "ingested_at is a column of tables, and no stream has a table: name it, or leave the column out"
+            raise ValueError(msg)
+        if self.value and not self.is_avro and not tables:
+            msg = f"value {self.value!r} is not known: write 'avro'; or it is a column, and no stream has a table"
+            raise ValueError(msg)
+        if self.is_avro and tables:
+            msg = "schema_registry is for messages in topics, and a stream has a table: leave one of them out"
             raise ValueError(msg)
         return self
 
@@ -197,6 +242,11 @@ class EventMap(_Part):
     @property
     def stream_names(self) -> Names:
         return tuple(self.streams)
+
+    @property
+    def is_avro(self) -> bool:
+        """Whether messages may be Avro, in the frame of a schema registry."""
+        return self.schema_registry is not None
 
     @property
     def has_text_ids(self) -> bool:
@@ -246,7 +296,17 @@ class EventMap(_Part):
             found["account_id"] = (names_of(self.account_id),)
         if self.foreground_s is not None:
             found["foreground_s"] = (names_of(self.foreground_s.path),)
-        return found
+        labels = self.label_paths().items()
+        return found | {name if name == TITLE else f"{KEEP}{name}": (path,) for name, path in labels}
+
+    def label_paths(self) -> dict[str, Names]:
+        """The paths of `title` and of the kept values, by their columns in the order in which the map has them."""
+        paths = {} if self.title is None else {TITLE: self.title}
+        return {name: names_of(path) for name, path in (paths | (self.keep or {})).items()}
+
+    def label_columns(self, known: Iterable[str] = ()) -> Names:
+        """The columns of `title` and of the kept values: the `known` ones, which never go, then those of this map."""
+        return tuple(dict.fromkeys((*known, *self.label_paths())))
 
     @property
     def skips(self) -> bool:

@@ -13,6 +13,8 @@ from sessionization.event_map.model import CONSTANT, FROM_A_FIELD, PAGE, EventMa
 from sessionization.yaml_file import read_yaml_file
 
 DEFAULT: Final = "default"
+PLAYSTATION: Final = "playstation"
+"""The map of the demo, of the notebooks and of the sample evening: `default`, and the games that are played."""
 _MAPS, _ENDING = files("sessionization.event_map") / "maps", ".yml"
 _NOT_IN_A_FILE = {CONSTANT, FROM_A_FIELD, "[key]"}
 """What pydantic's location of an error has beyond the place in a file."""

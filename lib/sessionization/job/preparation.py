@@ -20,6 +20,7 @@ from sessionization.spark.checkpoint.folder import Checkpoint
 from sessionization.spark.checkpoint.opening import open_checkpoint
 from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.avro_messages import check_registry
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.source_tables import check_source_tables
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
@@ -82,7 +83,9 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation, s
 
 
 def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, ProgressLog, InitialState]:
-    """Check the topics or source tables, and open the tables. Returns the context with the updated checkpoint.
+    """Check topics with the schema registry, or source tables, and open the tables.
+
+    Returns the context with the updated checkpoint.
 
     Raises `ConfigurationError`, `CheckpointError`, or `StoppedError` where `stop` is set meanwhile.
     """
@@ -90,6 +93,7 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
     if settings.source.type == "kafka":
         with unless_stopped(stop):
             check_topics(context.spark, settings, settings.topics)
+            check_registry(context.spark, settings.event_map)
             is_new = not context.checkpoint.is_used
             refuse_compacted_topics(context.spark, settings, settings.topics, context.say, is_new=is_new)
     if settings.source.type == "table":
@@ -121,6 +125,8 @@ def _open_tables(
     tables = TABLES if archives else REQUIRED_TABLES
     if checkpoint.is_taking_over:
         refuse_missing_tables(spark, location, session_id_type, tables)
+        checkpoint = checkpoint.with_layout_of(context.settings.event_map, location.labels(spark))
+        context = replace(context, checkpoint=checkpoint)
     else:
         create_tables(
             spark,
@@ -148,7 +154,7 @@ def _open_tables(
         take_over(spark, location, checkpoint.id, tables)
         create_tables(spark, location, owner=checkpoint.id, session_id_type=None, tables=tables)
         checkpoint.restore_layout_file()
-    fit_to_events(spark, location, context.settings.event_map)
+    fit_to_events(spark, location, context.settings.event_map, checkpoint.layout.labels)
     store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)
     if location.warehouse is None:
         views.create_views(spark, location)

@@ -16,13 +16,13 @@ from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
-from sessionization.event_map.reading import DEFAULT, package_map
+from sessionization.event_map.reading import PLAYSTATION, package_map
 from sessionization.notebook.tour import replay_devices
 from sessionization.settings.sessionize_settings import RuleSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
-from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA, labels_text
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.views import session_view_sql
@@ -61,21 +61,26 @@ def open_sample(spark: SparkSession) -> str:
     sample = read_sample()
     rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
     schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    messages = parse(spark.createDataFrame(rows, schema), RuleSettings().of_event_times, package_map(DEFAULT))
+    event_map, limits = package_map(PLAYSTATION), RuleSettings().of_event_times
+    labels = event_map.label_columns()
+    layout = StateLayout(labels=labels)
+    messages = parse(spark.createDataFrame(rows, schema), limits, event_map, labels)
     events: defaultdict[str, list[Event]] = defaultdict(list)
-    for row in valid_events(messages).select(pack_event().alias("event")).collect():
-        device_id, event = unpack_event(row.event, StateLayout())
+    for row in valid_events(messages).select(pack_event(layout).alias("event")).collect():
+        device_id, event = unpack_event(row.event, layout)
         events[device_id].append(event)
     until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
     changes = replay_devices(events, RULES, until_ms)
-    output = [tuple(change.get(name) for name in OUTPUT_SCHEMA.names) for change in changes]
-    session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA))
+    as_output = (change | {"labels": labels_text(change["labels"])} for change in changes)
+    output = [tuple(map(change.get, OUTPUT_SCHEMA.names)) for change in as_output]
+    session_changes = to_session_changes(spark.createDataFrame(output, OUTPUT_SCHEMA), labels)
     columns = ("stream", "ingested_at", "device_id", "session_id", "is_start", "dirt", "reason")
-    messages.select(*columns, F.col("value").cast("string").alias("value")).createOrReplaceTempView("messages")
+    messages.select(*columns, F.make_valid_utf8("value").alias("value")).createOrReplaceTempView("messages")
     session_changes.createOrReplaceTempView("session_changes")
-    rollup.to_session_rows(rollup.fold_by_session(session_changes)).createOrReplaceTempView("sessions")
+    sessions = rollup.to_session_rows(rollup.fold_by_session(session_changes, labels))
+    sessions.createOrReplaceTempView("sessions")
     for view in ("device_timeline", "concurrent_sessions", "recent_concurrent_sessions"):
-        spark.sql(session_view_sql(view))
-    sessions = len({(change["device_id"], change["session_id"]) for change in changes})
+        spark.sql(session_view_sql(view, labels=labels))
+    count = len({(change["device_id"], change["session_id"]) for change in changes})
     span = " to ".join(f"{utc(message.ingested_ms):%H:%M}" for message in (sample[0], sample[-1]))
-    return f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {sessions:,} sessions"
+    return f"{len(sample):,} messages from {span} UTC, {len(events)} devices, {count:,} sessions"

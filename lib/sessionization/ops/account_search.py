@@ -60,6 +60,11 @@ def malformed_text_names_account(value: Column, accounts: Sequence[str], keys: K
     return _any(words) | _any(_is_number(texts[0], account, keys) for account in accounts)
 
 
+def frame_names_account(value: Column, accounts: Sequence[str]) -> Column:
+    """Whether an Avro message that cannot be decoded has an account anywhere: a letter beside it may be a length."""
+    return F.startswith(value, F.lit(b"\0")) & _any(F.contains(value, F.lit(one.encode())) for one in accounts)
+
+
 def _any(conditions: Iterable[Column]) -> Column:
     return reduce(Column.__or__, conditions, F.lit(False))
 

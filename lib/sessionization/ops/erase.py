@@ -14,7 +14,12 @@ from sessionization.errors import ConfigurationError
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.message_limits import EventTimeLimits
-from sessionization.ops.account_search import Keys, json_names_account, malformed_text_names_account
+from sessionization.ops.account_search import (
+    Keys,
+    frame_names_account,
+    json_names_account,
+    malformed_text_names_account,
+)
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.ops.source_rows import refuse_rows_in_source
@@ -22,6 +27,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import refuse_backlog
 from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
+from sessionization.spark.input.avro_messages import check_registry, message_text
 from sessionization.spark.input.parse import parse
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
@@ -90,7 +96,8 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     with open_tables_exclusively(settings, _REQUIRED_TABLES, say) as (spark, location, check_leases):
         if settings.state.checkpoints is not None:
             refuse_backlog(settings.state.checkpoints, partial(location.has_append_since, spark, SESSION_CHANGES))
-        receipt, events = Receipt(_iso(wall_clock_ms())), _event_map(settings)
+        events, receipt = _event_map(settings), Receipt(_iso(wall_clock_ms()))
+        check_registry(spark, events)
         with explain_conflict("a table"):
             account_sessions = _find_sessions(spark, location, accounts)
             if not _archives(spark, location, settings):
@@ -238,9 +245,11 @@ def _messages_of_accounts(
     parsed = parse(messages, _NO_LIMITS, events)
     is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE_REASONS), F.lit(False))
     value, keys = F.col("value"), Keys.of(events)
-    names = F.when(is_readable, json_names_account(value.cast("string"), accounts, keys)).otherwise(
-        malformed_text_names_account(value, accounts, keys)
-    )
+    text = message_text(messages.sparkSession, events)
+    unreadable = malformed_text_names_account(value, accounts, keys)
+    if events.is_avro:
+        unreadable |= frame_names_account(value, accounts)
+    names = F.when(is_readable, json_names_account(text, accounts, keys)).otherwise(unreadable)
     named = names | F.coalesce(F.col("account_id").isin(accounts), F.lit(False))
     parsed = parsed.withColumn("names_account", F.coalesce(named, F.lit(False)))
     return _rows_of_accounts(parsed, accounts, account_sessions, F.col("names_account"))

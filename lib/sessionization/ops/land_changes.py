@@ -98,15 +98,17 @@ class Landing:
         }
         records = spark.readStream.format("kafka").options(**self.options, **source).load()
         return (
-            changes_topic.from_records(records, session_id_type=self.location.session_id_type(spark))
-            .writeStream.queryName(_QUERY)
+            records.writeStream.queryName(_QUERY)
             .foreachBatch(self._append)
             .option("checkpointLocation", str(self.checkpoints / _QUERY))
             .trigger(processingTime=f"{self.trigger_ms} milliseconds")
             .start()
         )
 
-    def _append(self, changes: DataFrame, _batch_id: int) -> None:
+    def _append(self, records: DataFrame, _batch_id: int) -> None:
+        # A start of `sessionize` may have added a column meanwhile.
+        schema = self.location.read(records.sparkSession.read, SESSION_CHANGES).schema
+        changes = changes_topic.from_records(records, schema)
         append_missing_changes(self.location, self.output_topic, changes, self.check_lease)
         if target := self.turns.next_if_due():
             self.check_lease()

@@ -1,6 +1,7 @@
 """A sample of the messages that the job will read: of the newest files, records of topics, or rows of tables."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -9,10 +10,12 @@ from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
 from sessionization.durations import MINUTE_MS
+from sessionization.event_map.model import EventMap
 from sessionization.hadoop_path import AnyPath
 from sessionization.message_limits import MAX_VALUE_BYTES
 from sessionization.sample.sample_report import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.input.avro_messages import registry_of
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.message_lines import read_lines
 from sessionization.spark.input.source_tables import read_tables
@@ -37,6 +40,19 @@ def sample_messages(spark: SparkSession, settings: SessionizeSettings, most: int
         elif folder.is_dir():
             found += _lines_at_uri(spark, folder, each)
     return found
+
+
+def as_json(spark: SparkSession, events: EventMap, messages: list[Message]) -> tuple[list[Message], list[str]]:
+    """The sample with its Avro decoded, if it can be, and a line about the schemas that are missing."""
+    if not events.is_avro:
+        return messages, []
+    from sessionization.avro.decoder import Decoder  # needs the extra
+
+    decoder = Decoder(registry_of(spark, events))
+    found = [replace(message, value=decoder.json_of(message.value) or message.value) for message in messages]
+    if not decoder.unknown:
+        return found, []
+    return found, [f"no schema that can be read has the id {', '.join(map(str, sorted(decoder.unknown)))}"]
 
 
 def _records(spark: SparkSession, settings: SessionizeSettings, topic: str, most: int) -> list[Message]:

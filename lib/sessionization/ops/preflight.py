@@ -32,7 +32,7 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.job.preparation import plain_errors, refuse_unreadable_input
 from sessionization.job.shutdown import stop_query, wait_until_idle
 from sessionization.message_limits import EventTimeLimits
-from sessionization.ops.message_sample import sample_messages
+from sessionization.ops.message_sample import as_json, sample_messages
 from sessionization.ops.state_reader import StateReader
 from sessionization.sample.sample_job import MOST_MESSAGES
 from sessionization.sample.sample_report import report_on
@@ -44,6 +44,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.input.avro_messages import check_registry
 from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.parse import parse, valid_events
@@ -188,6 +189,7 @@ def check_mode() -> str:
 def check_topics_and_policy(spark: SparkSession, settings: SessionizeSettings, say: Say) -> str:
     check_topics(spark, settings, settings.topics)
     refuse_compacted_topics(spark, settings, settings.topics, lambda text: say(f"warning  topics: {text}"))
+    check_registry(spark, settings.event_map)
     return f"{', '.join(settings.topics)} can be read"
 
 
@@ -196,8 +198,9 @@ def check_messages(spark: SparkSession, settings: SessionizeSettings, say: Say) 
     messages = sample_messages(spark, settings, MOST_MESSAGES)
     if not messages:
         return "there are none so far"
+    messages, notes = as_json(spark, settings.event_map, messages)
     report = report_on(messages, settings.event_map, settings.rules.of_event_times)
-    for line in report.lines:
+    for line in (*notes, *report.lines):
         say(f"         messages: {line}")
     if not report.events:
         msg = f"--events {settings.events} makes no event of them: correct the map (docs/your-own-events.md)"

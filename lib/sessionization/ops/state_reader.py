@@ -19,7 +19,7 @@ from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
 from sessionization.spark.checkpoint.spark_logs import StartedBatch, newest_committed_batch, read_started_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.operator.session_store import STATE_NAME
+from sessionization.spark.operator.session_store import LABELS, STATE_NAME
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA
 
 _READABLE_PATH = re.compile(r"[\w/.:=@+-]+")
@@ -56,7 +56,8 @@ class StateReader:
         """One row per entry as it is stored, with or without device groups.
 
         Returns:
-            `grouping_key`, `partition`, `device_id`, `session_id`, and the fields of `stored_entries.STATE_SCHEMA`.
+            `grouping_key`, `partition`, `device_id`, `session_id`, the fields of `stored_entries.STATE_SCHEMA`, and
+            `labels` where the job has label columns: their values as a JSON array, null without any.
 
         Raises `ConfigurationError` for a folder without state.
         """
@@ -68,7 +69,7 @@ class StateReader:
             F.col("partition_id").alias("partition"),
             F.col("key.grouping_key").alias("device_id"),
             F.col("user_map_key.session_id").alias("session_id"),
-            *(F.col(f"user_map_value.{name}").alias(name) for name in STATE_SCHEMA.names),
+            "user_map_value.*",
         )
 
     def sessions(self) -> DataFrame:
@@ -77,14 +78,16 @@ class StateReader:
         Returns:
             `device_id`, `session_id`, `status` (`live`, `closed`, `pending_end`), `platform`, `account_id`,
             `started_at`, `opened_at`, `ended_at`, `end_reason`, `revision`, `foreground_s`, `since_at` (closed or
-            first received), `grouping_key`, `partition`.
+            first received), `grouping_key`, `partition`, and `labels` as in `entries`.
 
         Raises `ConfigurationError` for a folder without state.
         """
-        return self.entries().select(
+        entries = self.entries()
+        return entries.select(
             "device_id", "session_id", "status", "platform", "account_id",
             *(_timestamp(name) for name in ("started", "opened", "ended")),
             "end_reason", "revision", "foreground_s", _timestamp("since"), "grouping_key", "partition",
+            *(name for name in entries.columns if name == LABELS.name),
         )  # fmt: skip
 
     def timers(self) -> DataFrame:
@@ -177,6 +180,12 @@ def _entries_of_groups(stored: DataFrame, layout: StateLayout) -> DataFrame:
         F.min_by("stored", "bucket").alias("stored")
     )
     entries = devices.select("grouping_key", "partition", "device_id", F.explode("stored").alias("entry"))
+    if layout.labels:  # those of an entry are the last element, and else that is a number
+        last = F.element_at("entry", -1)
+        without_last = F.slice("entry", F.lit(1), F.size("entry") - 1)
+        entries = entries.withColumn(LABELS.name, F.when(last.startswith("["), last)).withColumn(
+            "entry", F.when(F.col(LABELS.name).isNotNull(), without_last).otherwise(F.col("entry"))
+        )
     return entries.select(
         "grouping_key",
         "partition",
@@ -187,6 +196,7 @@ def _entries_of_groups(stored: DataFrame, layout: StateLayout) -> DataFrame:
             F.get("entry", F.lit(position)).cast(field.dataType).alias(field.name)
             for position, field in enumerate(STATE_SCHEMA.fields, 1)
         ),
+        *([LABELS.name] if layout.labels else []),
     )
 
 

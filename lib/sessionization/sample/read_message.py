@@ -19,10 +19,15 @@ from sessionization.message_limits import MAX_ID_CODE_POINTS, MAX_VALUE_BYTES, S
 _MAX_NESTING = 999
 """How deep the job's JSON reader goes."""
 _BIGINT = range(-(1 << 63), 1 << 63)
-_TIME = r"(\d{4}-\d\d-\d\dT(?:[01]\d|2[0-3]):\d\d:\d\d)(?:\.(\d+))?"
+_DATE, _TIME = r"\d{4}-\d\d-\d\d", r"(?:[01]\d|2[0-3]):\d\d:\d\d"
+_FRACTION = r"(?:\.(\d+))?"
 _HOURS, _MINUTES = r"[+-](?:[01]\d|2[0-3])", r"[0-5]\d"
-_ISO8601 = re.compile(rf"{_TIME}(Z|{_HOURS}:{_MINUTES})", re.ASCII)
-_ISO8601_BASIC_OFFSET = re.compile(rf"{_TIME}(Z|{_HOURS}(?::?{_MINUTES})?)", re.ASCII)
+_ANY_OFFSET = rf"(Z|{_HOURS}(?::?{_MINUTES})?)"
+_TEXTS = {
+    "iso8601": re.compile(rf"({_DATE}T{_TIME}){_FRACTION}(Z|{_HOURS}:{_MINUTES})", re.ASCII),
+    "iso8601_basic_offset": re.compile(rf"({_DATE}T{_TIME}){_FRACTION}{_ANY_OFFSET}", re.ASCII),
+    "sql_timestamp": re.compile(rf"({_DATE}[T ]{_TIME}){_FRACTION}(?: ?{_ANY_OFFSET})?", re.ASCII),
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -166,8 +171,7 @@ def epoch_ms(value: object, time_format: str) -> int | None:
         case "epoch_s":
             return int(value * 1_000) if isinstance(value, int | Decimal) and not isinstance(value, bool) else None
         case _:
-            pattern = _ISO8601 if time_format == "iso8601" else _ISO8601_BASIC_OFFSET
-            return _ms_of_text(pattern.fullmatch(_text(value) or ""))
+            return _ms_of_text(_TEXTS[time_format].fullmatch(_text(value) or ""))
 
 
 def _ms_of_text(found: re.Match[str] | None) -> int | None:
@@ -175,7 +179,7 @@ def _ms_of_text(found: re.Match[str] | None) -> int | None:
         return None
     seconds, digits, offset = found.groups()
     try:
-        at = datetime.fromisoformat(f"{seconds}{offset}")
+        at = datetime.fromisoformat(f"{seconds}{offset or 'Z'}")
     except ValueError:  # such as the 30th of February
         return None
     return int(at.timestamp()) * 1_000 + int(f"{digits or ''}000"[:3])

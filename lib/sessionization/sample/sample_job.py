@@ -38,6 +38,9 @@ def describe_sample(settings: SampleSettings, say: Say) -> None:
     Raises `ConfigurationError` where the file cannot be read, or no message in it is a valid event.
     """
     events = read_event_map(settings.events)
+    if events.is_avro:
+        msg = f"--events {settings.events}: value: avro is read from topics: leave --sample out, and name the topics"
+        raise ConfigurationError(msg)
     stream = _stream(settings, events)
     try:
         ingested_ms = int(settings.sample.stat().st_mtime * 1_000)

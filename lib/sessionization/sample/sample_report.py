@@ -15,7 +15,7 @@ from sessionization.message_limits import SKIPPED, EventTimeLimits
 from sessionization.sample.read_message import Reading, epoch_ms, read_message, value_at
 
 _SHOWN = 60
-_MOST_KINDS = 20
+_MOST_NAMES = 20
 _DEFAULT_ID = re.compile(r"(?i)[0-]+|unknown|undefined|none|null|nil|n/?a|default|device|anonymous")
 """Ids that clients send where they have none."""
 _LARGE_SHARE = 0.2
@@ -69,6 +69,7 @@ def report_on(messages: Iterable[Message], events: EventMap, limits: EventTimeLi
         f"{len(read):,} messages: {valid:,} events, {skipped:,} skipped, {reasons.total():,} would go to quarantine",
         *_kinds([reading for _, reading in read], events),
         *(_quarantined(reason, count, read, events) for reason, count in reasons.most_common() if reason),
+        *_unknown_platforms(read, events),
         *_never_there(read, events),
         *_devices([reading for _, reading in read if reading.reason is None]),
         *_times(read),
@@ -81,10 +82,8 @@ def _kinds(readings: Sequence[Reading], events: EventMap) -> Iterator[str]:
     meaning = {kind: name for name in ("start", "end", "activity") for kind in getattr(events.kinds, name)}
     found = Counter(reading.kind for reading in readings if reading.kind is not None)
     other = "skipped" if events.other_events == "skip" else "other"
-    counted = [f"{_shown(kind)} {count:,} ({meaning.get(kind, other)})" for kind, count in found.most_common()]
-    if len(counted) > _MOST_KINDS:
-        counted[_MOST_KINDS:] = [f"{len(counted) - _MOST_KINDS:,} more"]
-    yield f"kinds: {', '.join(counted) or f'none, for {events.event} holds no text'}"
+    counted = (f"{_shown(kind)} {count:,} ({meaning.get(kind, other)})" for kind, count in found.most_common())
+    yield f"kinds: {_listed(counted) or f'none, for {events.event} holds no text'}"
     if missing := [kind for kind in meaning if kind not in found]:
         yield f"kinds that were never there: {', '.join(missing)}"
 
@@ -113,12 +112,28 @@ def _advice(
             yield f"event_time.format {fitting[0]} would read it, {events.event_time.format} does not"
     if reason.startswith("event_time_"):
         yield "its time is compared with the time at which the message arrived, of a file its modification time"
+    if reason == "event_time_too_old":
+        yield "of an older sample, set that back: touch -d 2026-01-31 FILE"
     if reason == "missing_session_id" and not events.has_text_ids:
         value = value_at(reading.fields or {}, paths["session_id"][0])
         if isinstance(value, str) and value.strip():
             yield "session_id_type: text would read it"
     if reason == "unknown_event" and reading.kind is not None:
         yield "add it to kinds, or write other_events: skip"
+
+
+def _unknown_platforms(read: Sequence[tuple[Message, Reading]], events: EventMap) -> Iterator[str]:
+    """The texts that `values` of a platform lacks, all at once, so that a person adds them at once."""
+    texts = Counter(
+        text
+        for message, reading in read
+        if reading.reason == "unknown_platform"
+        for path in events.paths_of(message.stream)["platform"]
+        if isinstance(text := value_at(reading.fields or {}, path), str)
+    )
+    if len(texts) > 1:
+        counted = (f"{_shown(text)} {count:,}" for text, count in texts.most_common())
+        yield f"platforms that are not in the map: {_listed(counted)}"
 
 
 def _never_there(read: Sequence[tuple[Message, Reading]], events: EventMap) -> Iterator[str]:
@@ -174,6 +189,13 @@ def _held(fields: Mapping[str, Any], path: Names) -> str:
         f"{written(path)} is absent"
         if value is None
         else f"{written(path)} holds {_cut(json.dumps(value, ensure_ascii=False, default=float))}"
+    )
+
+
+def _listed(names: Iterable[str]) -> str:
+    names = list(names)
+    return ", ".join(
+        names if len(names) <= _MOST_NAMES else [*names[:_MOST_NAMES], f"{len(names) - _MOST_NAMES:,} more"]
     )
 
 

@@ -126,33 +126,36 @@ def check_output_topic(name: str) -> str:
     return name
 
 
-def resolve_secrets(options: Mapping[str, str], secret: Callable[[str, str], str] | None) -> dict[str, str]:
+def resolve_secrets(
+    options: Mapping[str, str], secret: Callable[[str, str], str] | None, place: str = "--kafka-option "
+) -> dict[str, str]:
     """Return the options with every reference replaced by its value.
 
     Args:
         options: as `parse_kafka_options` returns them.
         secret: returns a secret by scope and key; None where there are no secret scopes.
+        place: what an error writes before the name of an option.
 
     Raises `ConfigurationError` where a reference cannot be resolved.
     """
-    return {name: _resolve(name, value, secret) for name, value in options.items()}
+    return {name: _resolve(f"{place}{name}", name, value, secret) for name, value in options.items()}
 
 
-def _resolve(name: str, value: str, secret: Callable[[str, str], str] | None) -> str:
+def _resolve(place: str, name: str, value: str, secret: Callable[[str, str], str] | None) -> str:
     if value.startswith(_FROM_ENVIRONMENT):
         variable = value.removeprefix(_FROM_ENVIRONMENT)
         if not os.environ.get(variable):
-            msg = f"--kafka-option {name}: {variable} is not set: export it, and start again"
+            msg = f"{place}: {variable} is not set: export it, and start again"
             raise ConfigurationError(msg)
         return os.environ[variable]
     if value.startswith(SCOPE_PREFIX):
         scope, _slash, key = value.removeprefix(SCOPE_PREFIX).partition("/")
         if not scope or not key:
-            msg = f"--kafka-option {name} is not a reference: write {name}={SCOPE_PREFIX}SCOPE/KEY"
+            msg = f"{place} is not a reference: write {name}={SCOPE_PREFIX}SCOPE/KEY"
             raise ConfigurationError(msg)
         if secret is None:
             msg = (
-                f"--kafka-option {name}: secret scopes are on Databricks only: "
+                f"{place}: secret scopes are on Databricks only: "
                 f"export an environment variable and write {_FROM_ENVIRONMENT}NAME"
             )
             raise ConfigurationError(msg)

@@ -248,6 +248,8 @@ class SessionizeSettings(TableLocationSettings):
             msg = f"--output-topic {self.sink.output_topic!r} is one of the inputs: give changes a topic of their own"
         elif isinstance(self.sink, TopicSink) and not isinstance(self.source, KafkaSource):
             msg = "--sink kafka needs --source kafka: add that and --bootstrap-servers, or leave it out"
+        elif self.event_map.is_avro and not isinstance(self.source, KafkaSource):
+            msg = f"--events {self.events}: value: avro needs --source kafka: add that and --bootstrap-servers"
         elif isinstance(self.pace, RealTimePace) and not isinstance(self.sink, TopicSink):
             msg = (
                 "--mode real-time needs --source kafka and --sink kafka, because it reads no files and writes to no "

@@ -58,12 +58,12 @@ class Pipeline:
         # A real-time batch has no bound but its duration, and needs no ticks.
         messages = self._messages(None if is_real_time else self.context.settings.pace.trigger_ms)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
+        layout, in_force = self.context.checkpoint.layout, self.context.checkpoint.in_force
         events = valid_events(
-            parse(messages, self.context.settings.rules.of_event_times, self.context.settings.event_map)
-        )  # EVENT_COLUMNS
+            parse(messages, self.context.settings.rules.of_event_times, self.context.settings.event_map, layout.labels)
+        )  # EVENT_COLUMNS, and the labels
         if (unread := self.initial_state.unread_events) is not None:
             events = events.unionByName(unread)
-        layout, in_force = self.context.checkpoint.layout, self.context.checkpoint.in_force
         changes = session_changes(events, ticks, layout, in_force, self.initial_state.sessions)  # OUTPUT_SCHEMA
         return self.sinks.changes(changes)  # -> session_changes, or the topic
 
@@ -111,7 +111,7 @@ def session_changes(
     """Events -> changes: the stateful operator over the grouping keys.
 
     Args:
-        events: rows of `parse.EVENT_COLUMNS`.
+        events: rows of `parse.event_types`.
         ticks: `tick_stream`, which has no rows and makes Spark plan micro-batches without input. None in real-time
             mode, where a batch always runs.
         layout: the grouping key of a device.
@@ -121,7 +121,7 @@ def session_changes(
     Returns:
         Rows of `output_rows.OUTPUT_SCHEMA`.
     """
-    rows = events.select(layout.grouping_key().alias(GROUPING_KEY), pack_event().alias("event"))
+    rows = events.select(layout.grouping_key().alias(GROUPING_KEY), pack_event(layout).alias("event"))
     if ticks is not None:
         rows = rows.union(ticks.select(GROUPING_KEY, F.lit(None).cast("string").alias("event")))
     changes = rows.groupBy(GROUPING_KEY).transformWithState(

@@ -32,7 +32,7 @@ QUERIES = (SESSIONIZE, ARCHIVE, ROLLUP)
 LAYOUT_FILE = "layout.json"
 """The file with the settings, rules and layout that the state was written with."""
 SINK_TABLES = "tables"
-EVENTS = "events"
+EVENTS, LABELS = "events", "labels"
 
 
 @dataclass(frozen=True, slots=True, kw_only=True)
@@ -85,6 +85,7 @@ class Checkpoint:
             )
             pinned, events = PinnedSettings(**stored["pinned"]), remembered_map(stored)
             has_text_ids = events is not None and events.has_text_ids
+            labels = tuple(stored.get(LABELS, ()))
             previous = Rules(**stored["previous_rules"]) if stored["previous_rules"] else None
             return cls(
                 folder=folder,
@@ -93,7 +94,7 @@ class Checkpoint:
                 created_ms=int(stored["created_ms"]),
                 pinned=pinned,
                 in_force=RulesInForce(Rules(**stored["rules"]), previous, stored["previous_until_ms"]),
-                layout=StateLayout(pinned.device_groups, str(stored["hash_key"]), has_text_ids),
+                layout=StateLayout(pinned.device_groups, str(stored["hash_key"]), has_text_ids, labels),
                 is_warm=bool(stored["is_warm"]),
                 sink=str(stored["sink"]),
                 events=events,
@@ -115,6 +116,7 @@ class Checkpoint:
             "is_warm": self.is_warm,
             "sink": self.sink,
             EVENTS: None if self.events is None else self.events.stored(),
+            LABELS: self.layout.labels,
             "pinned": asdict(self.pinned),
             "hash_key": self.layout.hash_key,
             "rules": asdict(self.in_force.rules),
@@ -244,8 +246,15 @@ class Checkpoint:
                 raise CheckpointError(msg) from None
             for line in differences(events, self.events):
                 say(f"the event map is another one than at the last start: {line}")
-        replace(read_checkpoint(self.folder), events=events).write()  # without what is not yet stored
-        return replace(self, events=events, layout=replace(self.layout, has_text_ids=events.has_text_ids))
+        read_checkpoint(self.folder).with_layout_of(events).write()  # without what is not yet stored
+        return self.with_layout_of(events)
+
+    def with_layout_of(self, events: EventMap, tables_labels: tuple[str, ...] = ()) -> "Checkpoint":
+        """The layout for an event map: its label columns are the last of all that were known. It stores nothing."""
+        labels = events.label_columns(tables_labels or self.layout.labels)
+        return replace(
+            self, events=events, layout=replace(self.layout, has_text_ids=events.has_text_ids, labels=labels)
+        )
 
     def writer_id(self, query: str) -> str:
         """Return the application id of a query's appends: a table takes each of them once (`SinkContext`)."""

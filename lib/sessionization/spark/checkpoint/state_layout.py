@@ -21,6 +21,8 @@ class StateLayout:
     hash_key: str = field(default="", repr=False)
     has_text_ids: bool = False
     """Whether session ids are text, not integers."""
+    labels: tuple[str, ...] = ()
+    """The columns of title and kept values, in the order in which the checkpoint came to know them; none ever goes."""
 
     def __str__(self) -> str:
         return "by device" if self.device_groups is None else f"in {self.device_groups:,} device groups"

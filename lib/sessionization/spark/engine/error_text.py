@@ -46,6 +46,10 @@ _REMEDIES = (
         "permissions, start again with the same options",
     ),
     (
+        r"^schema_registry ",
+        "nothing is lost: once the registry answers, start again with the same options",
+    ),
+    (
         r"CONCURRENT_STREAM_LOG_UPDATE|Multiple streaming queries are concurrently using",
         "another run has written to this checkpoint, perhaps one that had slept longer than its lease; "
         "nothing is lost: see that no other run works on it, start again with the same options",

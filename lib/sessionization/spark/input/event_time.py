@@ -5,10 +5,14 @@ from pyspark.sql import functions as F
 
 from sessionization.spark.input.variant_values import bigint_or_null, digits_or_null, string_or_null
 
-_DATE_AND_TIME = r"^[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?"
+_DATE, _TIME = "^[0-9]{4}-[0-9]{2}-[0-9]{2}", r"[0-9]{2}:[0-9]{2}:[0-9]{2}([.][0-9]+)?"
 _HOURS, _MINUTES = "([01][0-9]|2[0-3])", "[0-5][0-9]"
-_ISO8601 = rf"{_DATE_AND_TIME}(Z|[+-]{_HOURS}:{_MINUTES})\z"
-_ISO8601_BASIC_OFFSET = rf"{_DATE_AND_TIME}(Z|[+-]{_HOURS}(:?{_MINUTES})?)\z"
+_ANY_OFFSET = rf"(Z|[+-]{_HOURS}(:?{_MINUTES})?)"
+_PATTERNS = {
+    "iso8601": rf"{_DATE}T{_TIME}(Z|[+-]{_HOURS}:{_MINUTES})\z",
+    "iso8601_basic_offset": rf"{_DATE}T{_TIME}{_ANY_OFFSET}\z",
+    "sql_timestamp": rf"{_DATE}[T ]{_TIME}( ?{_ANY_OFFSET})?\z",
+}
 _OFFSET, _BASIC_OFFSET = "([+-])([0-9]{2}):([0-9]{2})$", "([+-])([0-9]{2})(:?[0-9]{2})?$"
 _FURTHEST_MS = 1 << 60
 """Later and earlier times are out of every bound, and would overflow in a difference."""
@@ -44,20 +48,19 @@ def epoch_ms(time_format: str) -> Column:
         case "epoch_s":
             return _ms_of_seconds()
         case _:
-            return _ms_of_iso8601(is_basic=time_format != "iso8601")
+            return _ms_of_text(time_format)
 
 
-def _ms_of_iso8601(*, is_basic: bool) -> Column:
+def _ms_of_text(time_format: str) -> Column:
     event_time, offset = F.col("_event_time"), F.col("_offset")
     seconds = F.unix_seconds(F.concat(F.substring(event_time, 1, 19), F.lit("Z")).try_cast("timestamp"))
     fraction = F.rpad(F.substring(F.regexp_extract(event_time, "[.]([0-9]+)", 1), 1, 3), 3, "0").cast("int")
     minutes = F.substring(offset, 5, 2)
-    if is_basic:
+    if time_format != "iso8601":
         minutes = F.when(F.length(offset) == len("+00"), "0").otherwise(F.substring(offset, -2, 2))
     offset_minutes = F.substring(offset, 2, 2).try_cast("int") * 60 + minutes.try_cast("int")
     offset_s = F.when(offset == "", 0).otherwise(F.when(offset.startswith("-"), -60).otherwise(60) * offset_minutes)
-    pattern = _ISO8601_BASIC_OFFSET if is_basic else _ISO8601
-    return F.when(event_time.rlike(pattern), (seconds - offset_s) * 1000 + fraction)
+    return F.when(event_time.rlike(_PATTERNS[time_format]), (seconds - offset_s) * 1000 + fraction)
 
 
 def _ms_of_seconds() -> Column:

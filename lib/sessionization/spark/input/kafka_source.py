@@ -3,7 +3,6 @@
 import json
 import re
 from collections.abc import Iterable
-from functools import partial
 from typing import Protocol
 
 from py4j.protocol import Py4JError, Py4JNetworkError
@@ -11,11 +10,11 @@ from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
-from sessionization.databricks import on_databricks
 from sessionization.errors import ConfigurationError
 from sessionization.settings.kafka_options import resolve_secrets
 from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.input.secrets import secret_reader
 from sessionization.spark.input.topic_offsets import Offsets
 
 CLOCKS_DIFFER_MS = 60_000
@@ -158,16 +157,6 @@ def client_options(spark: SparkSession, settings: Brokers) -> dict[str, str]:
 
     Unless the settings say otherwise, readers take no record of a transaction before it is committed.
     """
-    read_secret = partial(_databricks_secret, spark) if on_databricks() else None
-    options = {"kafka.isolation.level": "read_committed"} | resolve_secrets(settings.kafka.kafka_option, read_secret)
+    secrets = resolve_secrets(settings.kafka.kafka_option, secret_reader(spark))
+    options = {"kafka.isolation.level": "read_committed"} | secrets
     return options | {"kafka.bootstrap.servers": str(settings.kafka.bootstrap_servers)}
-
-
-def _databricks_secret(spark: SparkSession, scope: str, key: str) -> str:
-    from pyspark.dbutils import DBUtils
-
-    try:
-        return str(DBUtils(spark).secrets.get(scope, key))
-    except Exception as error:
-        msg = f"secret {scope}/{key} cannot be read: create it, or let this job's user read the scope"
-        raise ConfigurationError(msg) from error

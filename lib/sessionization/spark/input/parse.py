@@ -12,8 +12,9 @@ from sessionization.event_map.model import EventMap, PlatformField, Stream
 from sessionization.event_map.reading import DEFAULT, is_default, package_map
 from sessionization.message_limits import MAX_ID_CODE_POINTS, MAX_VALUE_BYTES, SKIPPED, EventTimeLimits
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input.avro_messages import message_text
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
-from sessionization.spark.input.variant_values import bigint_or_null, string_or_null, text_or_null
+from sessionization.spark.input.variant_values import bigint_or_null, label_or_null, string_or_null, text_or_null
 
 EVENT_COLUMNS = {
     "device_id": "string",
@@ -26,29 +27,34 @@ EVENT_COLUMNS = {
     "ingested_ms": "bigint",
 }
 """The columns of a valid event, in this order, with their types in Spark; session ids may be text (`event_types`)."""
+LABELS = "labels"
+"""The column of an event after these where the job has label columns: their values, an array of strings."""
 
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _DEVICE_PART, _SESSION_PART = "_device_part_", "_session_part_"
-_SESSION, _FOREGROUND, _IS_SKIPPED = "_session", "_foreground", "_is_skipped"
+_SESSION, _FOREGROUND, _IS_SKIPPED, _LABEL = "_session", "_foreground", "_is_skipped", "_label_"
 _BLANK = r"(?U)^\s*\z"
 
 
-def parse(messages: DataFrame, limits: EventTimeLimits, events: EventMap | None = None) -> DataFrame:
+def parse(
+    messages: DataFrame, limits: EventTimeLimits, events: EventMap | None = None, labels: Sequence[str] = ()
+) -> DataFrame:
     """Add the parsed columns to every message, and `reason`: why it is quarantined, or null for a valid event.
 
     Args:
         messages: one row per message, with at least `stream` string, `ingested_at` timestamp, `value` binary.
         limits: the bounds on event time.
         events: what the messages mean; by default `default`.
+        labels: the label columns; one that the map does not have is null.
 
     Returns:
-        The rows and columns of `messages`, with `EVENT_COLUMNS` and `reason` string: the first one of docs/tables.md
-        that applies, or `SKIPPED`.
+        The rows and columns of `messages`, with `EVENT_COLUMNS`, `LABELS` where there are label columns, and `reason`
+        string: the first one of docs/tables.md that applies, or `SKIPPED`.
     """
     events = events or package_map(DEFAULT)
     # An expression that is used more than once becomes a column, because Spark would compute it again at each use.
     input_columns = messages.columns
-    text = F.when(F.octet_length("value") <= MAX_VALUE_BYTES, F.col("value").cast("string"))
+    text = message_text(messages.sparkSession, events)
     decoded = messages.select(*input_columns, text.alias("_text")).select(
         *input_columns,
         "_text",
@@ -63,17 +69,20 @@ def parse(messages: DataFrame, limits: EventTimeLimits, events: EventMap | None 
         F.is_valid_utf8("_text") & (F.size("_array") == 1) & F.col("_is_one_value") & F.col("_text").rlike(r"^\s*\{")
     )
     wire = decoded.select(*input_columns, F.when(is_object, F.col("_array")[0]).alias("_wire"))
-    return _with_reason(_typed(_texts(wire, events, input_columns), events, input_columns), events, limits)
+    texts = _texts(wire, events, labels, input_columns)
+    return _with_reason(_typed(texts, events, labels, input_columns), events, limits)
 
 
 def event_types(layout: StateLayout) -> dict[str, str]:
-    """`EVENT_COLUMNS` with session ids of the layout's type."""
-    return EVENT_COLUMNS | {"session_id": layout.session_id_type}
+    """`EVENT_COLUMNS` with session ids of the layout's type, and `LABELS` where it has label columns."""
+    labels = {LABELS: "array<string>"} if layout.labels else {}
+    return EVENT_COLUMNS | {"session_id": layout.session_id_type} | labels
 
 
 def valid_events(parsed: DataFrame) -> DataFrame:
     """Select the valid events from the rows of `parse`, with the event's columns only."""
-    return parsed.where("reason IS NULL").select(*EVENT_COLUMNS)
+    labels = [LABELS] if LABELS in parsed.columns else []
+    return parsed.where("reason IS NULL").select(*EVENT_COLUMNS, *labels)
 
 
 def _wire_schema(events: EventMap) -> str:
@@ -96,10 +105,11 @@ def _quoted(name: str) -> str:
     return f"`{name.replace('`', '``')}`"
 
 
-def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
+def _texts(wire: DataFrame, events: EventMap, labels: Sequence[str], kept: list[str]) -> DataFrame:
     """From rows with `_wire`, the fields of messages, to rows with the values that are texts in columns of their own.
 
     `_device_part_0` and so on are the parts of the device id, one in most maps; likewise of a session id of type text.
+    `_label_0` and so on are the values of the label columns.
     `_session` and `_foreground` are there where their values are no fields of `_wire` in all streams.
     """
     streams, found = events.stream_names, dict[str, Column]()
@@ -138,12 +148,17 @@ def _texts(wire: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
         as_id(everywhere("_account", events.account_id)).alias("_account_id"),
     ]
     everywhere(_FOREGROUND, _foreground_path(events))
+    label_paths = events.label_paths()
+    for at, label in enumerate(labels):
+        path = label_paths.get(label)
+        text = F.lit(None).cast("string") if path is None else label_or_null(_value_at(path))
+        texts.append(text.alias(f"{_LABEL}{at}"))
     numbers = [name for name in (_SESSION, _FOREGROUND) if name in found]
     first = wire.select(*kept, "_wire", *(column.alias(name) for name, column in found.items()))
     return with_offset(first.select(*kept, "_wire", *texts, *numbers), events.event_time.format)
 
 
-def _typed(texts: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
+def _typed(texts: DataFrame, events: EventMap, labels: Sequence[str], kept: list[str]) -> DataFrame:
     """From rows of `_texts` to `EVENT_COLUMNS`, and what the reasons need beside these."""
     kind, kinds = F.col("_event_id"), events.kinds
     foreground = _foreground_path(events)
@@ -172,6 +187,7 @@ def _typed(texts: DataFrame, events: EventMap, kept: list[str]) -> DataFrame:
         F.when(F.col("_account_id") != "", F.col("_account_id")).alias("account_id"),
         _platform(events).alias("platform"),
         F.unix_millis("ingested_at").alias("ingested_ms"),
+        *([F.array(*(_label(f"{_LABEL}{at}") for at in range(len(labels)))).alias(LABELS)] if labels else []),
     )
     if events.foreground_s is not None and events.foreground_s.unit == "ms":
         # A negative one is judged as it is: -1 ms must not become 0 s.
@@ -231,6 +247,10 @@ def _escaped(name: str) -> Column:
     part = F.col(name)
     escaped = F.replace(F.replace(part, F.lit("\\"), F.lit("\\\\")), F.lit(":"), F.lit("\\:"))
     return F.when(~part.rlike(_BLANK), escaped)
+
+
+def _label(name: str) -> Column:
+    return F.when(F.length(name).between(1, MAX_ID_CODE_POINTS), F.col(name))
 
 
 def _platform(events: EventMap) -> Column:

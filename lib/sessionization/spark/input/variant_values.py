@@ -3,7 +3,7 @@
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-_TEXT, _INTEGER = "STRING", "BIGINT"
+_TEXT, _INTEGER, _BOOLEAN = "STRING", "BIGINT", "BOOLEAN"
 _EXACT_NUMBER = r"^(BIGINT|DECIMAL.*)\z"
 """The types of JSON numbers without exponent, of up to 38 digits."""
 
@@ -22,6 +22,12 @@ def text_or_null(value: Column) -> Column:
     """The field if it is a JSON string, or a JSON integer of 64 bits in decimal digits."""
     kind = F.schema_of_variant(value)
     return F.when((kind == _TEXT) | (kind == _INTEGER), F.try_variant_get(value, "$", "string"))
+
+
+def label_or_null(value: Column) -> Column:
+    """The field if it is a JSON string, integer of 64 bits or boolean, as text."""
+    kind = F.schema_of_variant(value)
+    return F.when(kind.isin(_TEXT, _INTEGER, _BOOLEAN), F.try_variant_get(value, "$", "string"))
 
 
 def digits_or_null(value: Column) -> Column:

@@ -12,7 +12,7 @@ from sessionization.core.events import SessionId
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.bucket import Bucket, BucketDevices
 from sessionization.spark.operator.session_store import STATE_NAME, Updates
-from sessionization.spark.operator.stored_entries import StateValue, StoredDevices, StoredEntry
+from sessionization.spark.operator.stored_entries import StateValue, StoredDevices, StoredEntry, split_labels
 
 BUCKETS = 64
 """The number of buckets in a device group. Like the groups, it never changes in a checkpoint."""
@@ -172,8 +172,9 @@ def _updated(stored: Sequence[StoredEntry], updates: Mapping[SessionId, StateVal
 
 
 def _without_last_nulls(entry: StoredEntry) -> StoredEntry:
-    """Leave out the last nulls: they would be a sixth of the text of a live session."""
-    end = len(entry)
-    while entry[end - 1] is None:  # the session id never is
+    """Leave out the last nulls, before the labels: they would be a sixth of the text of a live session."""
+    fields, labels = split_labels(entry)
+    end = len(fields)
+    while fields[end - 1] is None:  # the session id never is
         end -= 1
-    return entry[:end]
+    return fields[:end] if labels is None else [*fields[:end], labels]

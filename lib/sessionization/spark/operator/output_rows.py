@@ -5,10 +5,12 @@ from collections.abc import Iterator, Mapping, Sequence
 from operator import attrgetter
 from typing import Any
 
+import orjson
 from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
+from sessionization.core.events import Labels
 from sessionization.core.session_rules import Outcome
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.tables.schemas import SESSION_CHANGES
@@ -21,13 +23,19 @@ _COLUMNS = [
 ]
 _COUNTS = ("events", "duplicate_start", "duplicate_end", "evicted", "entries")
 OUTPUT_SCHEMA = StructType(
-    [*_COLUMNS, StructField("processed_ms", LongType()), *(StructField(name, IntegerType()) for name in _COUNTS)]
+    [
+        *_COLUMNS,
+        StructField("processed_ms", LongType()),
+        *(StructField(name, IntegerType()) for name in _COUNTS),
+        StructField("labels", StringType()),
+    ]
 )
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
 A change has the columns of `session_changes`, but no date, and its instants as UTC milliseconds; `processed_ms` is the
-last one. A row may instead hold the number of `entries` of a device group; `device_id` is then the group. With session
-ids of type text `session_id` is a string (`output_schema`).
+last one. `labels` are the values of the label columns as a JSON array; null without any. A row may instead hold the
+number of `entries` of a device group; `device_id` is then the group. With session ids of type text `session_id` is a
+string (`output_schema`).
 """
 
 OutputRow = tuple[Any, ...]
@@ -58,15 +66,25 @@ def change_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Outpu
     tally = outcome.tally
     counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_COUNTS
     for change in outcome.changes:
-        yield (device_id, *_fields_of(change), *counts, None)
+        yield (device_id, *_fields_of(change), *counts, None, labels_text(change.labels))
         counts = _NO_COUNTS
     if counts is not _NO_COUNTS:
-        yield (device_id, *_NO_CHANGE, now_ms, *counts, None)
+        yield (device_id, *_NO_CHANGE, now_ms, *counts, None, None)
+
+
+def labels_text(labels: Labels) -> str | None:
+    """The labels of a change as `OUTPUT_SCHEMA` has them."""
+    return orjson.dumps(labels).decode() if labels else None
 
 
 def entries_row(group: str, entries: int, now_ms: int) -> OutputRow:
     """Make the row with the number of entries of a device group."""
-    return (group, *_NO_CHANGE, now_ms, *_NO_COUNTS, entries)
+    return (group, *_NO_CHANGE, now_ms, *_NO_COUNTS, entries, None)
+
+
+def label_columns(array: str, names: Sequence[str]) -> list[str]:
+    """SQL of the label columns, from the array of their values; rows from before a column have none in it."""
+    return [f"get({array}, {at}) AS `{name}`" for at, name in enumerate(names)]
 
 
 def pack_rows(rows: Sequence[OutputRow]) -> Iterator[Row]:

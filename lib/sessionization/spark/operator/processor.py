@@ -96,7 +96,7 @@ class SessionProcessor(StatefulProcessor):
         set for the first grid instant after the last heartbeat already written. It may already be due.
         """
         rules = self.in_force.at(self._enter_micro_batch(timerValues))
-        after_ms, devices = unpack_seed(initialState[-1])
+        after_ms, devices = unpack_seed(initialState[-1], len(self.layout.labels))
         self._store.store(key[0], {device_id: encode_entries(sessions) for device_id, sessions in devices.items()})
         grid = grid_for_key(key[0], rules.heartbeat_ms)
         self._set_timer(self._next_timer_ms(_entries(devices.values()), after_ms, grid, rules))
@@ -108,7 +108,7 @@ class SessionProcessor(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
         """Apply a grouping key's events of one micro-batch: rows whose last column is `event_text.pack_event`."""
-        now_ms = self._enter_micro_batch(timerValues)
+        now_ms, label_count = self._enter_micro_batch(timerValues), len(self.layout.labels)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
         for row in rows:
@@ -116,7 +116,7 @@ class SessionProcessor(StatefulProcessor):
             events[device_id].append(event)
 
         stored = self._store.load(key[0], events.keys())
-        before = _map_devices(stored or {}, lambda _, entries: decode_entries(entries))
+        before = _map_devices(stored or {}, lambda _, entries: decode_entries(entries, label_count))
 
         def apply(device_id: str, device_events: list[Event]) -> Outcome:
             return on_events(before.get(device_id, {}), device_events, now_ms, rules)
@@ -155,7 +155,10 @@ class SessionProcessor(StatefulProcessor):
         stored = self._store.load_all(key[0])
         beating, others = self._split(stored, expiry_at(now_ms, rules))
 
-        outcomes = _map_devices(others, lambda _, entries: on_timer(decode_entries(entries), firing, rules))
+        label_count = len(self.layout.labels)
+        outcomes = _map_devices(
+            others, lambda _, entries: on_timer(decode_entries(entries, label_count), firing, rules)
+        )
         self._store.store(key[0], _updates(outcomes))
 
         entries = _entries(outcome.sessions for outcome in outcomes.values())

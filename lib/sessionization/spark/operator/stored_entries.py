@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql.types import IntegerType, LongType, StringType, StructField, StructType
 
-from sessionization.core.events import EndReason, SessionId
+from sessionization.core.events import EndReason, Labels, SessionId
 from sessionization.core.heartbeats import LIVE_COLUMNS
 from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, SessionState
 
@@ -31,10 +31,10 @@ A field of live sessions stands before `opened_ms`, since the last nulls of an e
 """
 
 StateValue = tuple[Any, ...]
-"""A value of `STATE_SCHEMA`, field by field."""
+"""A value of `STATE_SCHEMA`, field by field, and after it the labels as a list, if the entry has any."""
 
 StoredEntry = Sequence[Any]
-"""The session id, then the fields of `STATE_SCHEMA`; the last nulls may be missing."""
+"""The session id, then the fields of `STATE_SCHEMA`; the last nulls may be missing. Then the labels, likewise."""
 
 StoredDevices = Mapping[str, Sequence[StoredEntry]]
 """Stored entries by device id; a device without entries has none, or is missing."""
@@ -45,16 +45,30 @@ _LIVE_FIELDS = {name: _FIELDS.index(name) for name in LIVE_COLUMNS if name != "d
 _NULLS = (None,) * len(STATE_SCHEMA.fields)
 
 
-def decode_entry(value: StateValue) -> SessionState:
-    """Read a value of `STATE_SCHEMA`; raises `ValueError` for one that `encode_entry` does not write."""
+def split_labels(stored: Sequence[Any]) -> tuple[Sequence[Any], list[str | None] | None]:
+    """Split the labels off a `StateValue` or a `StoredEntry`; None where it has none."""
+    return (stored[:-1], stored[-1]) if isinstance(stored[-1], list) else (stored, None)
+
+
+def decode_entry(value: StateValue, label_count: int = 0) -> SessionState:
+    """Read a `StateValue`; raises `ValueError` for one that `encode_entry` does not write.
+
+    Labels that were stored before the job had all of its `label_count` columns are filled up with None.
+    """
+    fields: Sequence[Any] = value
+    labels: Labels = ()
+    if label_count:
+        fields, stored_labels = split_labels(value)
+        known: Labels = tuple(stored_labels or ())
+        labels = known + (None,) * (label_count - len(known))
     try:
         (
             status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision,
             foreground_s, since_ms, closing_order,
-        ) = value  # fmt: skip
+        ) = fields  # fmt: skip
         match status:
             case "live":
-                return Live(started_ms, opened_ms, account_id, platform)
+                return Live(started_ms, opened_ms, account_id, platform, labels)
             case "closed":
                 return Closed(
                     started_ms,
@@ -66,9 +80,10 @@ def decode_entry(value: StateValue) -> SessionState:
                     platform,
                     since_ms,
                     closing_order,
+                    labels,
                 )
             case "pending_end":
-                return PendingEnd(ended_ms, foreground_s, account_id, platform, since_ms, closing_order)
+                return PendingEnd(ended_ms, foreground_s, account_id, platform, since_ms, closing_order, labels)
             case _:
                 msg = f"{status!r} is not a valid status"
                 raise ValueError(msg)  # noqa: TRY301 - reported below, like the errors of the enums
@@ -78,31 +93,52 @@ def decode_entry(value: StateValue) -> SessionState:
 
 
 def encode_entry(entry: SessionState) -> StateValue:
-    """Write a value of `STATE_SCHEMA`."""
+    """Write a `StateValue`."""
+    labels = [list(entry.labels)] if entry.labels and any(label is not None for label in entry.labels) else []
     match entry:
         case Live():
             return (
                 "live", entry.platform, entry.account_id, entry.started_ms, entry.opened_ms,
-                None, None, None, None, None, None,
+                None, None, None, None, None, None, *labels,
             )  # fmt: skip
         case Closed():
             return (
                 "closed", entry.platform, entry.account_id, entry.started_ms, None, entry.ended_ms,
                 entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.closing_order,
+                *labels,
             )  # fmt: skip
         case PendingEnd():
             return (
                 "pending_end", entry.platform, entry.account_id, None, None, entry.at_ms,
-                None, None, entry.foreground_s, entry.seen_ms, entry.closing_order,
+                None, None, entry.foreground_s, entry.seen_ms, entry.closing_order, *labels,
             )  # fmt: skip
 
 
-def decode_entries(stored: Iterable[StoredEntry]) -> dict[SessionId, SessionState]:
+def decode_fields(fields: Mapping[str, Any], label_count: int = 0) -> SessionState:
+    """Read an entry from the fields of `STATE_SCHEMA` by name, and `labels`, a list; null ones may be missing."""
+    labels = [fields["labels"]] if fields.get("labels") else []
+    return decode_entry((*(fields.get(name) for name in STATE_SCHEMA.names), *labels), label_count)
+
+
+def fields_of(entry: SessionState) -> dict[str, Any]:
+    """Write the fields that `decode_fields` reads."""
+    fields, labels = split_labels(encode_entry(entry))
+    return dict(zip(STATE_SCHEMA.names, fields, strict=True)) | ({} if labels is None else {"labels": labels})
+
+
+def decode_entries(stored: Iterable[StoredEntry], label_count: int = 0) -> dict[SessionId, SessionState]:
     """Read a device's entries by session id.
 
     Raises `ValueError` for an unknown status or reason, and for too many fields.
     """
-    return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in stored}
+    if not label_count:
+        return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in stored}
+    decoded = {}
+    for session_id, *value in stored:
+        fields, labels = split_labels(value)
+        filled = (*fields, *_NULLS[len(fields) :], *([] if labels is None else [labels]))
+        decoded[session_id] = decode_entry(filled, label_count)
+    return decoded
 
 
 def encode_entries(entries: Mapping[SessionId, SessionState | None]) -> dict[SessionId, StateValue | None]:

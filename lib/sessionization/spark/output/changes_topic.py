@@ -8,6 +8,7 @@ from collections.abc import Mapping
 
 from pyspark.sql import Column, DataFrame, SparkSession, Window
 from pyspark.sql import functions as F
+from pyspark.sql.types import StructType
 
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.input.topic_offsets import read_topic_range
@@ -17,7 +18,7 @@ _RECORDS_CHECKED = 100_000
 """Enough of a partition's last records to cover its last micro-batch and later messages of other senders."""
 _JSON_OPTIONS = {"timestampFormat": "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"}
 _TIME_COLUMNS = ("change_date", "processed_at")
-_MESSAGE_FIELDS = [name for name in SESSION_CHANGES.column_names if name != "change_date"]
+_NOT_IN_A_MESSAGE = "change_date"
 
 
 def publish(changes: DataFrame, options: Mapping[str, str], output_topic: str) -> None:
@@ -33,23 +34,21 @@ def publish(changes: DataFrame, options: Mapping[str, str], output_topic: str) -
 
 def to_messages(changes: DataFrame) -> DataFrame:
     """Rows of `session_changes` as `key` (the device: its changes stay in order) and `value` (JSON without nulls)."""
-    value = F.to_json(F.struct(*_MESSAGE_FIELDS), _JSON_OPTIONS)
+    fields = (name for name in changes.columns if name != _NOT_IN_A_MESSAGE)
+    value = F.to_json(F.struct(*fields), _JSON_OPTIONS)
     return changes.select(F.col("device_id").alias("key"), value.alias("value"))
 
 
-def from_records(records: DataFrame, *record_columns: str, session_id_type: str = "bigint") -> DataFrame:
+def from_records(records: DataFrame, schema: StructType, *record_columns: str) -> DataFrame:
     """Records of the topic as rows of `session_changes`, after the `record_columns` of the records themselves.
 
-    A record that is not a change has null in columns that must not be null.
+    A record that is not a change has null in columns that must not be null. The table's `schema` says the type of
+    session ids, and which label columns there are.
     """
-    fields = [field for field in SESSION_CHANGES.schema if field.name in _MESSAGE_FIELDS]
-    types = {field.name: field.dataType.simpleString() for field in fields} | {"session_id": session_id_type}
-    schema = ", ".join(f"{name} {type_}" for name, type_ in types.items())
-    message = F.from_json(F.col("value").cast("string"), schema, _JSON_OPTIONS)
+    fields = StructType([field for field in schema if field.name != _NOT_IN_A_MESSAGE])
+    message = F.from_json(F.col("value").cast("string"), fields, _JSON_OPTIONS)
     rows = records.select(*record_columns, message.alias("message")).select(*record_columns, "message.*")
-    return rows.withColumn("change_date", F.to_date("processed_at")).select(
-        *record_columns, *SESSION_CHANGES.column_names
-    )
+    return rows.withColumn(_NOT_IN_A_MESSAGE, F.to_date("processed_at")).select(*record_columns, *schema.names)
 
 
 def is_change() -> Column:
@@ -85,11 +84,12 @@ def changes_not_in_table(table: DataFrame, changes: DataFrame) -> DataFrame:
     is_in_bounds = F.lit(True)
     for name in _TIME_COLUMNS:
         is_in_bounds &= F.col(name).between(F.lit(bounds[f"min_{name}"]), F.lit(bounds[f"max_{name}"]))
-    existing = table.where(is_in_bounds).select(*SESSION_CHANGES.column_names).alias("existing")
+    names = [name for name in table.columns if name in changes.columns]
+    existing = table.where(is_in_bounds).select(*names).alias("existing")
     new = changes.dropDuplicates().alias("new")
     is_same = F.lit(True)
-    for name in SESSION_CHANGES.column_names:
-        is_same &= F.col(f"new.{name}").eqNullSafe(F.col(f"existing.{name}"))
+    for name in names:
+        is_same &= F.col(f"new.`{name}`").eqNullSafe(F.col(f"existing.`{name}`"))
     return new.join(existing, is_same, "left_anti")
 
 
@@ -125,11 +125,6 @@ def count_unlanded_partitions(
     # The topic's retention may have deleted the first of these records.
     records = spark.read.format("kafka").options(**options, **selection, failOnDataLoss="false").load()
     newest = F.max_by("processed_at", "offset").over(Window.partitionBy("partition"))
-    id_type = table.schema["session_id"].dataType.simpleString()
-    rows = (
-        from_records(records, "partition", "offset", session_id_type=id_type)
-        .where(is_change())
-        .withColumn("newest", newest)
-    )
-    last = rows.where("processed_at = newest").drop("offset", "newest")
+    rows = from_records(records, table.schema, "partition", "offset").where(is_change()).withColumn("_newest", newest)
+    last = rows.where("processed_at = _newest").drop("offset", "_newest")
     return changes_not_in_table(table, last).select("partition").distinct().count()

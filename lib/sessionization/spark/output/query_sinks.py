@@ -15,7 +15,7 @@ from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.progress import BatchListener, BatchProgress, last_engine_progress
 from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.rollup_sink import RollupSink
-from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, Sink, SinkContext
+from sessionization.spark.output.sinks import ArchiveSink, ChangesSink, Sink, SinkContext, to_session_changes
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from sessionization.spark.tables import rollup
 
@@ -59,14 +59,17 @@ class QuerySinks:
 
     def changes(self, changes: DataFrame) -> DataStreamWriter:
         """Append the operator's output to `session_changes`, or send it to the topic."""
-        settings = self._context.settings
+        settings, labels = self._context.settings, self._context.checkpoint.layout.labels
         if self._context.is_real_time:
-            return real_time.topic_writer(changes, self._brokers, settings.output_topic, settings.pace.trigger_ms)
+            return real_time.topic_writer(
+                to_session_changes(changes, labels), self._brokers, settings.output_topic, settings.pace.trigger_ms
+            )
         publish = partial(changes_topic.publish, options=self._brokers, output_topic=settings.output_topic)
         sink = ChangesSink(
             self._sink_context(SESSIONIZE),
             state_size=self._state_size,
             publish=publish if self._brokers else None,
+            labels=labels,
             entry_counts=self._entry_counts,
         )
         return self._write(changes, sink)
@@ -77,6 +80,7 @@ class QuerySinks:
         sink = RollupSink(
             self._sink_context(ROLLUP),
             rollup.lookback(settings.rules.max_event_age_ms, settings.rules.session_timeout_ms),
+            labels=self._context.checkpoint.layout.labels,
             compacts_changes=settings.sink.type != "kafka",
             first_unread=partial(first_unread_version, self._context.checkpoint.folder),
         )

@@ -20,7 +20,6 @@ from sessionization.spark.output.progress import (
     Percentiles,
     notify_listeners,
 )
-from sessionization.spark.output.sinks import to_session_changes
 
 SWITCH = "spark.databricks.streaming.realTimeMode.enabled"
 """The cluster setting that switches on Real-Time Mode; `real_time_enabled` in the bundle."""
@@ -40,17 +39,17 @@ def check_runtime() -> None:
     raise ConfigurationError(msg)
 
 
-def topic_writer(output: DataFrame, options: Mapping[str, str], output_topic: str, batch_ms: int) -> DataStreamWriter:
+def topic_writer(changes: DataFrame, options: Mapping[str, str], output_topic: str, batch_ms: int) -> DataStreamWriter:
     """A writer that sends each change to the topic at once, by Spark's own sink; a repeated batch sends them twice.
 
     Args:
-        output: rows of `output_rows.OUTPUT_SCHEMA`, streaming.
+        changes: rows of `session_changes`, streaming.
         options: of the Kafka client, including the brokers.
         output_topic: the topic's name.
         batch_ms: how long a batch lasts; at its end the engine saves state and offsets.
     """
-    changes, duration = changes_topic.to_messages(to_session_changes(output)).writeStream, f"{batch_ms} milliseconds"
-    writer: DataStreamWriter = changes.trigger(realTime=duration)  # type: ignore[call-overload] # no overload has it
+    messages, duration = changes_topic.to_messages(changes).writeStream, f"{batch_ms} milliseconds"
+    writer: DataStreamWriter = messages.trigger(realTime=duration)  # type: ignore[call-overload] # no overload has it
     return writer.format("kafka").options(**options).option("topic", output_topic).outputMode("update")
 
 

@@ -1,7 +1,7 @@
 """The sink of the query `rollup`: it merges changes into `sessions`, and compacts the tables that the stream writes."""
 
 import logging
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
 from functools import partial
 
@@ -52,6 +52,8 @@ class RollupSink(Sink):
     compacts_changes: bool = True
     first_unread: Callable[[], int | None] = lambda: None
     """The first version of `session_changes` that this query may still read; None if that is not known."""
+    labels: Sequence[str] = ()
+    """The label columns of the tables."""
     live: int | None = field(default=None, init=False)
     _has_merged: bool = field(default=False, init=False)
     _turns: Turns[Callable[[SparkSession], None]] = field(init=False)
@@ -79,7 +81,7 @@ class RollupSink(Sink):
                 generate_code(spark)
             self._has_merged = True
         self.context.check_lease()
-        inserted: int = rollup.merge(spark, location, batch, since).num_inserted_rows
+        inserted: int = rollup.merge(spark, location, batch, since, self.labels).num_inserted_rows
         return inserted
 
     def _count_starts_of_ended(self, batch: DataFrame, counts: Row, since: str, inserted: int) -> tuple[int, int]:

@@ -15,6 +15,7 @@ from sessionization.message_limits import SKIPPED
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.generated_code import generate_code
+from sessionization.spark.operator.output_rows import label_columns
 from sessionization.spark.output.progress import (
     BatchListener,
     BatchProgress,
@@ -162,6 +163,8 @@ class ChangesSink(Sink):
     state_size: Callable[[], tuple[int | None, int | None]] = lambda: (None, None)
     """The rows and bytes of state that the operator held when the engine last reported them."""
     publish: Callable[[DataFrame], None] | None = None
+    labels: Sequence[str] = ()
+    """The label columns."""
     entry_counts: GroupEntryCounts | None = None
     """Counts the entries in the state of device groups; if None, each row of state is one entry."""
 
@@ -171,7 +174,7 @@ class ChangesSink(Sink):
         counted_ms = wall_clock_ms()
         changes = counts.started + counts.heartbeat + counts.ended
         if changes:
-            rows = to_session_changes(batch)
+            rows = to_session_changes(batch, self.labels)
             if self.publish is None:
                 self._append(rows, changes, SESSION_CHANGES, batch_id)
             else:
@@ -253,6 +256,9 @@ def _change_column(name: str) -> str:
 _CHANGE_COLUMNS = [_change_column(name) for name in SESSION_CHANGES.column_names]
 
 
-def to_session_changes(output: DataFrame) -> DataFrame:
+def to_session_changes(output: DataFrame, labels: Sequence[str] = ()) -> DataFrame:
     """The changes in the operator's output (`output_rows.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
-    return output.where("change IS NOT NULL").selectExpr(*_CHANGE_COLUMNS)
+    changes = output.where("change IS NOT NULL")
+    if labels:
+        changes = changes.withColumn("labels", F.from_json("labels", "array<string>"))
+    return changes.selectExpr(*_CHANGE_COLUMNS, *label_columns("labels", labels))

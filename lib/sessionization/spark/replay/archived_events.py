@@ -1,6 +1,6 @@
 """The events of archived messages, device by device, each with the clock of the micro-batch that took it."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, islice
 from operator import attrgetter, itemgetter
 from typing import Any
@@ -18,6 +18,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input import source_tables
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
+from sessionization.spark.operator.output_rows import label_columns
 from sessionization.spark.replay.device_replay import replay
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables.location import TableLocation
@@ -36,6 +37,7 @@ _CHANGE_SCHEMA = pa.schema(
         ("revision", pa.int32()),
         ("ended_ms", pa.int64()),
         ("foreground_s", pa.int64()),
+        ("labels", pa.list_(pa.string())),
     ]
 )
 """The fields of a `Change` that decide a row of `sessions`, with the device; session ids may be text (`_schema`)."""
@@ -65,18 +67,21 @@ def archived_messages(
     return source_tables.read_tables(spark, events, versions)
 
 
-def read_events(messages: DataFrame, limits: EventTimeLimits, events: EventMap) -> DataFrame:
+def read_events(
+    messages: DataFrame, limits: EventTimeLimits, events: EventMap, labels: Sequence[str] = ()
+) -> DataFrame:
     """The valid events among archived messages, as the stream parses them.
 
     Args:
         messages: rows of `archived_messages`.
         limits: the bounds on event time.
         events: what the messages mean.
+        labels: the label columns.
 
     Returns:
-        The columns `EVENT_COLUMNS`.
+        The columns of `valid_events`.
     """
-    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits, events))
+    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits, events, labels))
 
 
 def replayed_changes(
@@ -92,21 +97,21 @@ def replayed_changes(
         partitions: how many tasks replay.
 
     Returns:
-        The columns of `session_changes` that `rollup.fold_by_session` reads.
+        The columns of `session_changes` that `rollup.fold_by_session` reads, the label columns among them.
     """
 
     def replay_devices(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         return record_batches(_replay_devices(batches, clock, rules, layout), _schema(layout))
 
     changes = (
-        events.select("device_id", "ingested_ms", pack_event().alias("text"))
+        events.select("device_id", "ingested_ms", pack_event(layout).alias("text"))
         .repartition(partitions, "device_id")
         .sortWithinPartitions("device_id", "ingested_ms")
         .mapInArrow(replay_devices, from_arrow_schema(_schema(layout)))
     )
     instants = (f"timestamp_millis({name}_ms) AS {name}_at" for name in ("started", "ended", "processed"))
-    others = [name for name in _CHANGE_SCHEMA.names if not name.endswith("_ms") and name != "kind"]
-    return changes.selectExpr(*others, "kind AS change", *instants)
+    others = [name for name in _CHANGE_SCHEMA.names if not name.endswith("_ms") and name not in {"kind", "labels"}]
+    return changes.selectExpr(*others, "kind AS change", *instants, *label_columns("labels", layout.labels))
 
 
 def _replay_devices(

@@ -24,6 +24,7 @@ from sessionization.spark.tables.schemas import (
 from sessionization.spark.tables.statements import fill_in
 
 _PLATFORMS = "known_platform"
+_LABEL_COMMENT = "as the event map says: of the Start, or of the End where the Start had none"
 
 
 def refuse_missing_tables(
@@ -87,14 +88,31 @@ def create_tables(
 
 
 @retry_on_conflict
-def fit_to_events(spark: SparkSession, location: TableLocation, events: EventMap) -> None:
-    """Add the column for skipped events, and drop a constraint of the first release, which knew two platforms."""
+def fit_to_events(spark: SparkSession, location: TableLocation, events: EventMap, labels: Sequence[str]) -> None:
+    """Add the label columns and the column for skipped events, and drop a constraint that knew two platforms.
+
+    `sessions` comes last: a label column is one of the tables once all have it.
+    """
+    _add_columns(spark, location, SESSION_CHANGES, labels)
+    _add_columns(spark, location, SESSIONS, labels, ("_first_start", "_shown_end"))
     if events.skips and SKIPPED_COLUMN.name not in location.read(spark.read, STREAM_PROGRESS).columns:
         column = f"{SKIPPED_COLUMN.name} {SKIPPED_COLUMN.type} COMMENT '{SKIPPED_COLUMN.comment}'"
         spark.sql(f"ALTER TABLE {location.sql_name(STREAM_PROGRESS.name)} ADD COLUMNS ({column})")
     for table in () if is_default(events) else (SESSION_CHANGES, SESSION_PREDICTIONS):
         if location.exists(spark, table) and f"{CONSTRAINT}{_PLATFORMS}" in location.properties(spark, table):
             spark.sql(f"ALTER TABLE {location.sql_name(table.name)} DROP CONSTRAINT {_PLATFORMS}")
+
+
+def _add_columns(
+    spark: SparkSession, location: TableLocation, table: Table, labels: Sequence[str], structs: Sequence[str] = ()
+) -> None:
+    """Add label columns that a table lacks, and fields of these names to some of its structs."""
+    existing = location.read(spark.read, table).columns if labels else []
+    missing = [name for name in labels if name not in existing]
+    columns = [f"`{name}` string COMMENT '{_LABEL_COMMENT}'" for name in missing]
+    fields = [f"{struct}.`{name}` string" for name in missing for struct in structs]
+    if missing:
+        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({', '.join(columns + fields)})")
 
 
 @retry_on_conflict

@@ -23,7 +23,14 @@ from sessionization.settings.table_location_settings import FolderTables, Tables
 from sessionization.spark.checkpoint import folder_lock
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.tables.conflicts import retry_on_conflict
-from sessionization.spark.tables.schemas import LAYOUT_PROPERTY, QUARANTINE, SESSION_CHANGES, SESSIONS, Table
+from sessionization.spark.tables.schemas import (
+    FIRST_START,
+    LAYOUT_PROPERTY,
+    QUARANTINE,
+    SESSION_CHANGES,
+    SESSIONS,
+    Table,
+)
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
@@ -145,6 +152,11 @@ class TableLocation:
     def session_id_type(self, spark: SparkSession) -> str:
         """The type of the session ids in the tables."""
         return self.read(spark.read, SESSION_CHANGES).schema["session_id"].dataType.simpleString()
+
+    def labels(self, spark: SparkSession) -> tuple[str, ...]:
+        """The label columns of the tables: those that the inputs of a row of `sessions` have too."""
+        [first_start] = spark.sql(f"SELECT _first_start FROM {self.sql_name(SESSIONS.name)}").schema
+        return tuple(first_start.dataType.names[len(FIRST_START) :])  # type: ignore[attr-defined]
 
     def set_properties_sql(self, table: Table, properties: Mapping[str, str]) -> str:
         """The statement that sets properties of a table."""

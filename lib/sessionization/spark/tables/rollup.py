@@ -1,5 +1,6 @@
 """Folds changes into one row per session. Neither the order of the changes nor repetition alters the result."""
 
+from collections.abc import Sequence
 from datetime import date, timedelta
 
 from pyspark.sql import Column, DataFrame, Row, SparkSession
@@ -10,7 +11,7 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import StreamError
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSIONS
+from sessionization.spark.tables.schemas import FIRST_START, SESSIONS
 
 LIVE_PART = "live"
 """The value of `_part`, which partitions `sessions`, of live sessions; ended ones have their day."""
@@ -20,38 +21,42 @@ OLDEST_EVENT_MS = "min(unix_millis(coalesce(started_at, ended_at)))"
 _EPOCH = date(1970, 1, 1)
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
-_FIRST_START = ("started_at", "account_id", "platform")
 _SHOWN_END = ("rank", "revision", "ended_at", "foreground_s", "account_id", "end_reason", "platform")
 
 
-def fold_by_session(changes: DataFrame) -> DataFrame:
+def fold_by_session(changes: DataFrame, labels: Sequence[str] = ()) -> DataFrame:
     """Fold changes into the inputs of each session's row: the smallest Start, the greatest end, the newest clock.
 
     A session's row is a function of these four columns, and each is a minimum or a maximum. Order and repetition
-    of the changes therefore do not matter. Spark compares structs field by field, nulls first.
+    of the changes therefore do not matter. Spark compares structs field by field, nulls first; of Starts, nulls last.
 
     Args:
         changes: rows of `session_changes`, without heartbeats.
+        labels: the label columns.
 
     Returns:
         `device_id`, `session_id`, `started_at`, `_first_start`, `_shown_end`, `updated_at`.
     """
     ranked = changes.withColumn("rank", F.expr(_RANK))
+    start, shown_end = F.struct(*FIRST_START, *labels), F.struct(*_SHOWN_END, *labels)
+    first_start = F.min_by(start, F.when(F.col("change") == "started", _nulls_last(start, labels)))
     return ranked.groupBy("device_id", "session_id").agg(
         F.min("started_at").alias("started_at"),
-        F.min(F.when(F.col("change") == "started", F.struct(*_FIRST_START))).alias("_first_start"),
-        F.max(F.when(F.col("change") == "ended", F.struct(*_SHOWN_END))).alias("_shown_end"),
+        first_start.alias("_first_start"),
+        F.max(F.when(F.col("change") == "ended", shown_end)).alias("_shown_end"),
         F.max("processed_at").alias("updated_at"),
     )
 
 
 @retry_on_conflict
-def merge(spark: SparkSession, location: TableLocation, changes: DataFrame, since: str) -> Row:
-    """Merge changes into `sessions`, as `merge_folded` does, and return its counts.
+def merge(
+    spark: SparkSession, location: TableLocation, changes: DataFrame, since: str, labels: Sequence[str] = ()
+) -> Row:
+    """Merge changes into `sessions`, as `merge_folded` does, and return its counts; `labels` are its label columns.
 
     Retries a few times on a conflict, such as a concurrent deletion of old rows.
     """
-    return merge_folded(spark, location, fold_by_session(changes), since)
+    return merge_folded(spark, location, fold_by_session(changes, labels), since)
 
 
 def count_starts_of_ended(sessions: DataFrame, changes: DataFrame, since: str, processed_ms: int) -> Row:
@@ -93,9 +98,10 @@ def merge_folded(spark: SparkSession, location: TableLocation, folded: DataFrame
     Returns:
         The counts `num_inserted_rows` and `num_updated_rows`, among others.
     """
+    labels = _labels_of(folded)
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
-        "_first_start": F.least("t._first_start", "s._first_start"),
+        "_first_start": _first_start(F.col("t._first_start"), F.col("s._first_start"), labels),
         "_shown_end": F.greatest("t._shown_end", "s._shown_end"),
         "updated_at": F.greatest("t.updated_at", "s.updated_at"),
     }
@@ -111,8 +117,8 @@ def merge_folded(spark: SparkSession, location: TableLocation, folded: DataFrame
         location.delta_table(spark, SESSIONS)
         .alias("t")
         .merge(folded.alias("s"), is_same_session)
-        .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged)})
-        .whenNotMatchedInsert(values={**keys, **session_columns(inserted)})
+        .whenMatchedUpdate(condition=~is_same, set={**session_columns(merged, labels)})
+        .whenNotMatchedInsert(values={**keys, **session_columns(inserted, labels)})
         .execute()
     )
     if counts is None:
@@ -145,7 +151,7 @@ def oldest_event_ms(changes: DataFrame) -> int | None:
     return oldest
 
 
-def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
+def session_columns(folded: dict[str, Column], labels: Sequence[str] = ()) -> dict[str, Column]:
     """The columns of a session's row, without its key (docs/session-rules.md, "A late End", "The `sessions` table").
 
     They are computed from the four folded columns.
@@ -167,14 +173,38 @@ def session_columns(folded: dict[str, Column]) -> dict[str, Column]:
         "end_reason": F.when(ended_after_forgetting, "reported").otherwise(end["end_reason"]),
         "revision": F.coalesce(end["revision"], F.lit(0)),
         "_part": _part(is_over, started_at, ended_at),
+        **{_quoted(name): F.coalesce(start[name], end[name]) for name in labels},
     }
 
 
 def to_session_rows(folded: DataFrame) -> DataFrame:
     """The columns of `sessions`, computed from rows of `fold_by_session`."""
     folded_columns = {name: F.col(name) for name in ("started_at", "_first_start", "_shown_end", "updated_at")}
-    columns = session_columns(folded_columns)
-    return folded.select(*(columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names))
+    labels = _labels_of(folded)
+    columns = session_columns(folded_columns, labels)
+    shown = [columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names]
+    return folded.select(*shown, *(columns[_quoted(name)].alias(name) for name in labels))
+
+
+def _first_start(known: Column, new: Column, labels: Sequence[str]) -> Column:
+    """The smaller of two Starts, of which either may be null."""
+    is_smaller = new.isNotNull() & (_nulls_last(new, labels) < _nulls_last(known, labels))
+    return F.when(known.isNull() | is_smaller, new).otherwise(known)
+
+
+def _nulls_last(start: Column, labels: Sequence[str]) -> Column:
+    """What orders Starts: their fields, nulls last."""
+    return F.struct(*(part for name in (*FIRST_START, *labels) for part in (start[name].isNull(), start[name])))
+
+
+def _labels_of(folded: DataFrame) -> list[str]:
+    names: list[str] = folded.schema["_first_start"].dataType.names  # type: ignore[attr-defined]
+    return names[len(FIRST_START) :]
+
+
+def _quoted(name: str) -> str:
+    """A label column in a MERGE, which parses names: a kept column may be called `order`."""
+    return f"`{name}`"
 
 
 def _part(is_over: Column, started_at: Column, ended_at: Column) -> Column:

@@ -121,6 +121,8 @@ SESSIONS = _read("sessions")
 RAW_EVENTS = _read("raw_events")
 QUARANTINE = _read("quarantine")
 STREAM_PROGRESS = _read("stream_progress")
+FIRST_START = ("started_at", "account_id", "platform")
+"""The fields of `_first_start` in `sessions`, before those of the label columns."""
 SKIPPED_COLUMN = Column("skipped", "bigint", "archive: events that the event map skips")
 """Added to `stream_progress` at the first start with a map that skips events."""
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)

@@ -2,7 +2,7 @@
 
 A file is one statement that can be pasted once its placeholders are replaced: `${schema}` by the catalog and schema,
 such as `games.prod`; `${checkpoint}` by the id of the checkpoint that writes the table; `${heartbeat_window_s}` by
-seconds.
+seconds; `${labels}` by the label columns, each after a comma, or by nothing; `${title}` by `title`, or by a null.
 """
 
 import re

@@ -1,10 +1,11 @@
 """Creates the views of `sessionization/sql/views`."""
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 
 from pyspark.sql import SparkSession
 
 from sessionization.durations import HOUR_MS
+from sessionization.event_map.model import TITLE
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSION_PREDICTIONS, SESSIONS, TABLES
 from sessionization.spark.tables.statements import fill_in, names_of, read_statement
@@ -21,22 +22,36 @@ def create_views(spark: SparkSession, location: TableLocation, names: Iterable[s
     Without a catalog, each table also gets a session view, so that `SELECT * FROM sessions` works on a laptop;
     `session_predictions` too, if it is there.
     """
-    heartbeat_ms = _stored_heartbeat_ms(spark, location)
+    heartbeat_ms, labels = _stored_heartbeat_ms(spark, location), location.labels(spark)
     if location.warehouse is None:
         for name in names:
             statement = read_statement("views", name)
-            spark.sql(fill_in(statement, location.sql_name, heartbeat_window_s=_heartbeat_window_s(heartbeat_ms)))
+            spark.sql(fill_in(statement, location.sql_name, **_values(heartbeat_ms, labels)))
         return
     for name in (table.name for table in location.present(spark, (*TABLES, SESSION_PREDICTIONS))):
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {location.sql_name(name)}")
     for name in names:
-        spark.sql(session_view_sql(name, location.sql_name, heartbeat_ms))
+        spark.sql(session_view_sql(name, location.sql_name, heartbeat_ms, labels))
 
 
-def session_view_sql(name: str, sql_name: Callable[[str], str] = str, heartbeat_ms: int = _UNKNOWN_HEARTBEAT_MS) -> str:
+def session_view_sql(
+    name: str,
+    sql_name: Callable[[str], str] = str,
+    heartbeat_ms: int = _UNKNOWN_HEARTBEAT_MS,
+    labels: Sequence[str] = (),
+) -> str:
     """The statement that creates a view for one Spark session alone, over the tables that `sql_name` names."""
     statement = read_statement("views", name).replace(f"VIEW ${{schema}}.{name}", f"TEMPORARY VIEW {name}")
-    return fill_in(statement, sql_name, heartbeat_window_s=_heartbeat_window_s(heartbeat_ms))
+    return fill_in(statement, sql_name, **_values(heartbeat_ms, labels))
+
+
+def _values(heartbeat_ms: int, labels: Sequence[str]) -> dict[str, object]:
+    """The values of the placeholders in views of tables with these label columns."""
+    return {
+        "heartbeat_window_s": _heartbeat_window_s(heartbeat_ms),
+        "labels": "".join(f", `{name}`" for name in labels),
+        "title": TITLE if TITLE in labels else "CAST(NULL AS string)",
+    }
 
 
 def _stored_heartbeat_ms(spark: SparkSession, location: TableLocation) -> int:

@@ -131,7 +131,8 @@ def merge_recent_changes(context: JobContext) -> int:
     if (oldest_ms := rollup.oldest_event_ms(changes)) is not None:
         lookback_ms = rollup.lookback(settings.rules.max_event_age_ms, settings.rules.session_timeout_ms)
         context.check_lease()
-        rollup.merge(spark, location, changes, rollup.search_since(oldest_ms, lookback_ms))
+        since = rollup.search_since(oldest_ms, lookback_ms)
+        rollup.merge(spark, location, changes, since, location.labels(spark))
     return version
 
 
@@ -157,8 +158,8 @@ def store_remembered_state(
     limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
     if not settings.archives:
         quarantine_unread(context, archived, limits)
-    events = without_change(read_events(archived, limits, settings.event_map), recent)
-    entries = stored_entries(location.read(spark.read, SESSIONS), recent)
+    events = without_change(read_events(archived, limits, settings.event_map, layout.labels), recent)
+    entries = stored_entries(location.read(spark.read, SESSIONS), recent, location.labels(spark))
     state = remembered_state(entries, events, clock, span, layout).persist()
     try:
         unread = event_columns(state, layout)

@@ -5,7 +5,7 @@ wait for their Start. An event whose change is not in `session_changes` was a re
 applied. The core tells which: an event that would change something was not.
 """
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import reduce
 from itertools import groupby
@@ -24,9 +24,9 @@ from sessionization.core.session_rules import on_events
 from sessionization.core.session_state import Closed, Live, Rules, SessionState, deadline_ms
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.newest import newest_ms
-from sessionization.spark.input.parse import event_types
+from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS, event_types
 from sessionization.spark.operator.event_text import pack_event, unpack_event
-from sessionization.spark.operator.stored_entries import STATE_SCHEMA, decode_entry, encode_entry
+from sessionization.spark.operator.stored_entries import decode_fields, fields_of
 from sessionization.spark.replay.archived_events import clocked_rows, record_batches
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables.location import TableLocation
@@ -84,14 +84,14 @@ def _changes_since(changes: DataFrame, since_ms: int) -> DataFrame:
     return changes.where((F.col("change_date") >= F.lit(utc(since_ms).date())) & (F.col("processed_at") >= since))
 
 
-def stored_entries(sessions: DataFrame, recent: DataFrame) -> DataFrame:
+def stored_entries(sessions: DataFrame, recent: DataFrame, labels: Sequence[str] = ()) -> DataFrame:
     """Live sessions from `sessions`, and closed ones from `recent_changes`, also some that were forgotten since.
 
     Returns:
-        `device_id`, and `text`: the session's id and the fields of its entry (`STATE_SCHEMA`) as a JSON object.
+        `device_id`, and `text`: the session's id and the fields of its entry (`decode_fields`) as a JSON object.
     """
     newest = F.struct(F.col("processed_at"), F.col("revision"))
-    shown = ("platform", "account_id", "started_at", "ended_at", "end_reason", "revision", "foreground_s")
+    shown = ("platform", "account_id", "started_at", "ended_at", "end_reason", "revision", "foreground_s", *labels)
     closed = (
         recent.where("change = 'ended' AND started_at IS NOT NULL")
         .groupBy("device_id", "session_id")
@@ -103,7 +103,11 @@ def stored_entries(sessions: DataFrame, recent: DataFrame) -> DataFrame:
         .select("device_id", "session_id", "since_ms", "last.*")
     )
     live = sessions.where("status = 'live' AND started_at IS NOT NULL")
-    common = ("session_id", "platform", "account_id", "unix_millis(started_at) AS started_ms")
+    values = ", ".join(f"`{name}`" for name in labels)
+    common = (
+        "session_id", "platform", "account_id", "unix_millis(started_at) AS started_ms",
+        *([f"array({values}) AS labels"] if labels else []),
+    )  # fmt: skip
     of_live = (*common, "'live' AS status", "unix_millis(updated_at) AS opened_ms")
     of_closed = (
         *common, "'closed' AS status", "unix_millis(ended_at) AS ended_ms", "end_reason", "revision", "foreground_s",
@@ -153,17 +157,20 @@ def remembered_state(
         return record_batches(_resume_devices(batches, clock, span, layout), _OUTPUT)
 
     no_time = F.lit(-1).cast("bigint").alias("ingested_ms")  # entries come before events
-    rows = entries.select("device_id", no_time, "text").union(events.select("device_id", "ingested_ms", pack_event()))
+    rows = entries.select("device_id", no_time, "text").union(
+        events.select("device_id", "ingested_ms", pack_event(layout))
+    )
     by_device = rows.repartition("device_id").sortWithinPartitions("device_id", "ingested_ms")
     return by_device.mapInArrow(resume, "device_id string, text string")
 
 
 def event_columns(rows: DataFrame, layout: StateLayout) -> DataFrame:
-    """The events of `remembered_state`, with the columns `parse.EVENT_COLUMNS`."""
+    """The events of `remembered_state`, with the columns `parse.event_types`."""
     fields = rows.where(IS_EVENT).select(F.from_json("text", "array<string>").alias("field"))
-    return fields.select(
-        *(F.col("field")[at].cast(type_).alias(name) for at, (name, type_) in enumerate(event_types(layout).items()))
-    )
+    types = event_types(layout)
+    labels = {LABELS: F.slice("field", len(EVENT_COLUMNS) + 1, len(layout.labels))} if layout.labels else {}
+    columns = {name: F.col("field")[at].cast(types[name]) for at, name in enumerate(EVENT_COLUMNS)} | labels
+    return fields.select(*(column.alias(name) for name, column in columns.items()))
 
 
 def _resume_devices(
@@ -176,7 +183,7 @@ def _resume_devices(
         for _, now_ms, text in rows:
             if text.startswith("{"):
                 fields = orjson.loads(text)
-                entries[fields["session_id"]] = decode_entry(tuple(fields.get(name) for name in STATE_SCHEMA.names))
+                entries[fields["session_id"]] = decode_fields(fields, len(layout.labels))
             else:
                 _, event = unpack_event(text, layout)
                 texts[event] = text
@@ -188,8 +195,7 @@ def _resume_devices(
 
 
 def _entry_text(device_id: str, session_id: SessionId, entry: SessionState) -> str:
-    values = dict(zip(STATE_SCHEMA.names, encode_entry(entry), strict=True))
-    return orjson.dumps({"device_id": device_id, "session_id": session_id} | values).decode()
+    return orjson.dumps({"device_id": device_id, "session_id": session_id} | fields_of(entry)).decode()
 
 
 def resume(

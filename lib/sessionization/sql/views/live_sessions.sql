@@ -10,7 +10,7 @@ CREATE OR REPLACE VIEW ${schema}.live_sessions (
   beat COMMENT 'number of the last heartbeat; null before the first one',
   last_due_at COMMENT 'the instant of the grid that the last heartbeat stands for',
   last_heartbeat_at COMMENT 'when the last heartbeat was processed',
-  heartbeat_age_ms COMMENT 'time since last_heartbeat_at'
+  heartbeat_age_ms COMMENT 'time since last_heartbeat_at'${labels}
 )
 COMMENT 'The sessions that are live, with their last heartbeat and its age'
 AS
@@ -23,7 +23,7 @@ WITH newest AS (
 )
 SELECT s.device_id, s.session_id, s.account_id, s.platform, s.started_at,
        h.last.beat, h.last.due_at AS last_due_at, h.last.processed_at AS last_heartbeat_at,
-       unix_millis(current_timestamp()) - unix_millis(h.last.processed_at) AS heartbeat_age_ms
+       unix_millis(current_timestamp()) - unix_millis(h.last.processed_at) AS heartbeat_age_ms${labels}
 FROM ${schema}.sessions s
 LEFT JOIN (
   SELECT device_id, session_id, max(struct(processed_at, beat, due_at)) AS last
