@@ -139,7 +139,7 @@ def _start_query(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         layout = StateLayout(has_text_ids=scenario.has_text_ids)
-        create_tables(spark, location, owner="bench", may_create=True, session_id_type=layout.session_id_type)
+        create_tables(spark, location, owner="bench", session_id_type=layout.session_id_type)
         fit_to_events(spark, location, package_map(DEFAULT), scenario.labels)
         context = SinkContext("sessionize", location, "bench", listeners=(progress.append,))
         writer = changes.writeStream.foreachBatch(ChangesSink(context, labels=scenario.labels))

@@ -96,7 +96,7 @@ _template_folders: list[TemporaryDirectory[str]] = []
 def _template(spark: SparkSession) -> Path:
     _template_folders.append(TemporaryDirectory(prefix="tables with spaces-"))  # removed when Python exits
     folder = Path(_template_folders[-1].name)
-    create_tables(spark, TableLocation(folder), owner=_OWNER, may_create=True)
+    create_tables(spark, TableLocation(folder), owner=_OWNER)
     for checksum in folder.rglob(".*.crc"):  # the copies' content differs
         checksum.unlink()
     return folder
