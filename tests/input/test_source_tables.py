@@ -12,6 +12,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.event_map.model import EventMap
 from sessionization.message_limits import EventTimeLimits
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.parse import parse
 from sessionization.spark.input.source_tables import (
     as_messages,
@@ -209,6 +210,17 @@ def test_what_was_done_to_a_table_has_a_line_with_the_way_out(tmp_path: Path) ->
         assert found is None if advice is None else advice in (found or ""), cause
     files = settings_of(SessionizeSettings, input="in", warehouse="w", checkpoints="c")
     assert remedy_for_tables(files, CAUSES) is None
+
+
+def test_the_condition_of_an_erasure_in_the_source_is_not_quoted() -> None:
+    text = (
+        "[DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update (for example DELETE (Map(predicate -> "
+        '"[\\"((user#1 = ann) OR (x#2 = 1))\\"]"))) in the source table at version 6. This is not supported.\nQuery'
+    )
+    assert root_cause(text) == (
+        "[DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update in the source table at version 6. "
+        "This is not supported."
+    )
 
 
 def test_the_version_that_a_micro_batch_reached_is_that_of_the_log(tmp_path: Path) -> None:
