@@ -12,6 +12,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.event_map.model import EventMap
 from sessionization.message_limits import EventTimeLimits
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.parse import parse
 from sessionization.spark.input.source_tables import (
     as_messages,
@@ -35,6 +36,7 @@ kinds: {start: [open], end: [close]}
 event_time: {path: at, format: FORMAT}
 account_id: props.user
 foreground_s: {path: fg, unit: s}
+title: game
 ingested_at: landed
 """
 ROW = {
@@ -44,11 +46,13 @@ ROW = {
     "at": AT,
     "props": "map('user', 'ann', 'other', 'x')",
     "fg": "5",
+    "game": "'chess'",
     "landed": AT,
     "extra": "INTERVAL 1 DAY",
 }
 IN_TABLE = {  # what replaces columns of the row, the type of session ids, the format of times, and what is expected
     "a map, and names in another case": ({}, "integer", "iso8601", {"device_id": "h1", "account_id": "ann"}),
+    "a title": ({}, "integer", "iso8601", {"labels": ["chess"]}),
     "a timestamp": ({}, "integer", "iso8601", {"event_ms": AT_MS}),
     "a timestamp without zone": (
         {"at": "TIMESTAMP_NTZ '2026-11-21 12:00:00'"}, "integer", "iso8601", "missing_event_time",
@@ -94,7 +98,9 @@ def row_of(spark: SparkSession, columns: dict[str, str]) -> DataFrame:
 def parsed(messages: Mapping[str, DataFrame], events: EventMap) -> dict[str, Row]:
     """The parsed messages by name: one query for all."""
     named = [message.withColumn("file", F.lit(name)) for name, message in messages.items()]
-    rows = parse(reduce(DataFrame.union, named), EventTimeLimits(600_000, 604_800_000), events).collect()
+    rows = parse(
+        reduce(DataFrame.union, named), EventTimeLimits(600_000, 604_800_000), events, events.label_columns()
+    ).collect()
     return {row.file: row for row in rows}
 
 
@@ -175,7 +181,7 @@ def test_a_table_that_does_not_fit_the_map_is_refused_in_one_line(spark: SparkSe
         return str(error.value).partition(f"{bronze} ")[2]
 
     assert refusal().startswith("cannot be read as a stream: [DELTA_SCHEMA_NOT_SET]")
-    assert refusal(sid="", fg="") == "has no sid, fg: there are device, kind, at, props, landed"
+    assert refusal(sid="", fg="") == "has no sid, fg: there are device, kind, at, props, game, landed"
     assert refusal(device="named_struct('id', 1)").startswith('has no Device."hw.id", Device.os: there are device, sid')
     assert refusal(landed="1").startswith("has no timestamp in landed: ingested_at needs a column of type TIMESTAMP")
     payload = {"payload": "named_struct('body', 1)"}
@@ -204,6 +210,17 @@ def test_what_was_done_to_a_table_has_a_line_with_the_way_out(tmp_path: Path) ->
         assert found is None if advice is None else advice in (found or ""), cause
     files = settings_of(SessionizeSettings, input="in", warehouse="w", checkpoints="c")
     assert remedy_for_tables(files, CAUSES) is None
+
+
+def test_the_condition_of_an_erasure_in_the_source_is_not_quoted() -> None:
+    text = (
+        "[DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update (for example DELETE (Map(predicate -> "
+        '"[\\"((user#1 = ann) OR (x#2 = 1))\\"]"))) in the source table at version 6. This is not supported.\nQuery'
+    )
+    assert root_cause(text) == (
+        "[DELTA_SOURCE_TABLE_IGNORE_CHANGES] Detected a data update in the source table at version 6. "
+        "This is not supported."
+    )
 
 
 def test_the_version_that_a_micro_batch_reached_is_that_of_the_log(tmp_path: Path) -> None:

@@ -16,3 +16,7 @@ def test_a_dirty_evening_in_tables_has_no_difference(spark: SparkSession, tmp_pa
     boundaries = (Boundary.RAW_EVENTS_COMMITTED,)
     run = play(11, 1, tmp_path, boundaries=boundaries, groups=8, kind=TableJob, events=table_events(tmp_path))
     assert compare(run, spark) == []
+    assert isinstance(run.job, TableJob)
+    rows = sum(len(list(table.rows_between((-1, -1), (table.version, 9)))) for table in run.job.tables.values())
+    assert rows == len(run.actual["raw_events"]) > 0
+    assert sum("has other columns" in line for line in run.job.output_lines()) <= 2
