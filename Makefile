@@ -151,6 +151,7 @@ test-faults: ## kill the job at every boundary, and cause every other fault: mak
 	@$(BIN)/python -m sessionization_laptop.engine.jars msk
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
+	@$(BIN)/python -m tests.faults --seeds 1 --kills $(KILLS) --source table
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
 	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE) --device-groups $(GROUPS)

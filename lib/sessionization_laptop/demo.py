@@ -190,7 +190,7 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
         f'  make sql {demo_variable}Q="SELECT * FROM concurrent_sessions ORDER BY minute DESC LIMIT 10"', style="cyan"
     )
     if settings.input_folder is not None:
-        write_widget_values(folder, heartbeat=_HEARTBEAT, events=PLAYSTATION)
+        write_widget_values(folder, heartbeat=_HEARTBEAT)
 
 
 def answers(spark: SparkSession, console: Console) -> list[Table]:

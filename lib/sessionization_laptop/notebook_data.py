@@ -54,7 +54,7 @@ def load_demo_tables(folder: Path, *, live: int = 150, dirt: float = 0.08, run_f
                 }
             )
             run(settings, threading.Event(), _say)
-    write_widget_values(folder, heartbeat="5s", events=PLAYSTATION)
+    write_widget_values(folder, heartbeat="5s")
 
 
 def play_evening(output: Path) -> None:

@@ -4,6 +4,7 @@ import json
 import os
 from pathlib import Path
 
+from sessionization.event_map.reading import PLAYSTATION
 from sessionization.files import write_atomically
 
 WIDGETS_FILE = "widgets.json"
@@ -31,8 +32,8 @@ def _root() -> Path:
     return next((folder for folder in (here, *here.parents) if (folder / _PROJECT_ROOT_FILE).is_file()), here)
 
 
-def write_widget_values(folder: Path, *, heartbeat: str, events: str) -> None:
+def write_widget_values(folder: Path, *, heartbeat: str) -> None:
     """Write the values of the notebooks' widgets, by widget name, for the tables in a folder."""
     values = {name: str(folder.absolute() / name) for name in (INPUT, "warehouse", "checkpoints")}
-    values |= {"heartbeat": heartbeat, "events": events, "run-for": "1m"}
+    values |= {"heartbeat": heartbeat, "events": PLAYSTATION, "run-for": "1m"}
     write_atomically(folder / WIDGETS_FILE, json.dumps(values, indent=2))

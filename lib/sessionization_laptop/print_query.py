@@ -13,7 +13,7 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import TABLES
+from sessionization.spark.tables.schemas import REQUIRED_TABLES, TABLES
 from sessionization.spark.tables.views import VIEWS, create_views
 
 _WIDEST = 1_000_000
@@ -25,7 +25,7 @@ def print_query(warehouse: AnyPath, sql: str, rows: int) -> None:
     Raises `ConfigurationError` when the folder holds no tables or the statement is wrong.
     """
     location = TableLocation(warehouse)
-    if not all((warehouse / table.name / "_delta_log").is_dir() for table in TABLES):
+    if not all((warehouse / table.name / "_delta_log").is_dir() for table in REQUIRED_TABLES):
         msg = f"--warehouse {warehouse} does not hold the tables: give the folder that the sessionize job writes into"
         raise ConfigurationError(msg)
     console = Console()

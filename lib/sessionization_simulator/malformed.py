@@ -3,6 +3,7 @@
 import json
 from collections.abc import Callable, Mapping, Sequence
 from datetime import UTC, datetime, timedelta, timezone
+from itertools import cycle
 from typing import Any
 
 from sessionization.event_map.model import EventMap
@@ -70,6 +71,19 @@ _NO_TIME: Mapping[str, Sequence[object]] = {
 }
 
 
+def _each(name: str, *values: object) -> Sequence[Values]:
+    """One way for each value of a field."""
+    return tuple({name: value} for value in values)
+
+
+_ODD_OPTIONAL: Sequence[Values] = (
+    *_each(ACCOUNT, None, "", 42, ["a"], {"id": "a"}),
+    *_each(FOREGROUND, None, "12", 1.5, True, _BEYOND_64_BITS),
+    {"region": "eu", "tags": ["new", {"since": 1}]},
+)
+"""Beside each, a title and kept values are odd: the other fields are the same in maps that have these."""
+
+
 def kinds_of(events: EventMap) -> tuple[DirtKind, ...]:
     """The kinds of dirt that messages of an event map can have."""
     never = set()
@@ -89,11 +103,9 @@ def replacements(form: Form) -> Mapping[DirtKind, Sequence[Values]]:
     devices = (ABSENT, None, 42, ["a"], "", " \t", "\ud800") if is_default(events) else _NO_TEXT
     sessions = _NO_TEXT if events.has_text_ids else (ABSENT, None, "42", 42.0, 4.2e20, True, _BEYOND_64_BITS)
     return {
-        DirtKind.ODD_OPTIONAL: (
-            *_each(ACCOUNT, None, "", 42, ["a"], {"id": "a"}),
-            *_each(FOREGROUND, None, "12", 1.5, True, _BEYOND_64_BITS),
-            *(way for place in form.label_places for way in _each(place, *_ODD_LABELS)),
-            {"region": "eu", "tags": ["new", {"since": 1}]},
+        DirtKind.ODD_OPTIONAL: tuple(
+            {**dict.fromkeys(form.label_places, label), **way}
+            for way, label in zip(_ODD_OPTIONAL, cycle(_ODD_LABELS), strict=False)
         ),
         DirtKind.OTHER_EVENT: _each(EVENT, *events.kinds.activity, *(unknown_kinds if skips_others else ())),
         DirtKind.OVERSIZED: (
@@ -113,11 +125,6 @@ def replacements(form: Form) -> Mapping[DirtKind, Sequence[Values]]:
         DirtKind.NEGATIVE_FOREGROUND: _each(FOREGROUND, -1, -3_600),
         DirtKind.UNKNOWN_PLATFORM: _each(PLATFORM, ABSENT, None, 5, ["a"], "", "another platform"),
     }
-
-
-def _each(name: str, *values: object) -> Sequence[Values]:
-    """One way for each value of a field."""
-    return tuple({name: value} for value in values)
 
 
 def _unknown_kinds(events: EventMap) -> Sequence[str]:

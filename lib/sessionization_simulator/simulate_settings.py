@@ -126,7 +126,7 @@ class SimulateSettings(BaseModel):
     @model_validator(mode="after")
     def _read_events(self) -> Self:
         self._event_map = read_event_map(self.events)
-        if self._event_map.value == "avro":
+        if self._event_map.is_avro:
             msg = f"--events {self.events}: the simulator writes JSON: leave value: avro and schema_registry out"
             raise ValueError(msg)
         if impossible := [kind for kind in self.dirt_kinds if kind not in kinds_of(self._event_map)]:

@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import report
-from tests.bench.scenario import QUICK, SCALING, UUIDS, WHOLE, Result, Scenario
+from tests.bench.scenario import MAPS, QUICK, SCALING, WHOLE, Result, Scenario
 
 _ROOT = Path(__file__).parents[2]
 _STORE = _ROOT / ".bench"
@@ -57,7 +57,7 @@ def _options() -> argparse.Namespace:
     for name, scenarios, shown in (
         ("--quick", QUICK, "small loads, once each; three minutes"),
         ("--scaling", SCALING, "the cost of a live session by number of sessions and groups"),
-        ("--uuids", UUIDS, "session ids that are UUIDs beside integers"),
+        ("--maps", MAPS, "what an event map costs: ids that are UUIDs, and four labels, beside none"),
     ):
         parser.add_argument(name, dest="scenarios", action="store_const", const=scenarios, help=shown)
     parser.add_argument("--repeats", type=int, help="runs of each scenario; 3 by default")

@@ -80,7 +80,7 @@ class Stand:
         if self._filled.exists():
             return
         id_type = StateLayout(has_text_ids=self.ids == "text").session_id_type
-        create_tables(self.spark, self.location, owner="bench", may_create=True, session_id_type=id_type)
+        create_tables(self.spark, self.location, owner="bench", session_id_type=id_type)
         began_s = time.monotonic()
         last_day = self._first_started_at((self.now - timedelta(seconds=_SESSION_S)).replace(hour=0, minute=0))
         first_day_after = last_day - (self.days - 1) * self.per_day

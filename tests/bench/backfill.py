@@ -60,7 +60,7 @@ def _archive(warehouse: Path, messages: int, duration_s: int) -> int:
     spark = spark_session(warehouse.parent / "engine.log")
     try:
         location = TableLocation(warehouse)
-        create_tables(spark, location, owner="bench", may_create=True)
+        create_tables(spark, location, owner="bench")
         location.append(_messages(spark, messages, duration_s), RAW_EVENTS)
         return location.read(spark.read, RAW_EVENTS).count()
     finally:

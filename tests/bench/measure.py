@@ -15,12 +15,13 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import StreamingQuery
 
 from sessionization.core.session_state import Rules, RulesInForce
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark import pipeline
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.output.progress import BatchProgress
 from sessionization.spark.output.sinks import ChangesSink, SinkContext
-from sessionization.spark.tables.creation import create_tables
+from sessionization.spark.tables.creation import create_tables, fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.bench import load, processes
@@ -117,17 +118,13 @@ def _end_ms(tick: Any) -> int:
 
 def _changes(spark: SparkSession, scenario: Scenario, rules: Rules) -> DataFrame:
     """The changes of the product's operator in the layout of the scenario, or of the yardstick."""
-    if scenario.load == "mix":
-        events = load.mix(spark, scenario.live, rules.heartbeat_ms, scenario.ids)
-    else:
-        events = load.starts(
-            spark, scenario.per_batch, scenario.live if scenario.load == "beats" else None, scenario.ids
-        )
+    events = load.mix(spark, scenario, rules.heartbeat_ms) if scenario.load == "mix" else load.starts(spark, scenario)
     if scenario.layout != YARDSTICK:
+        layout = StateLayout(scenario.device_groups, "", scenario.has_text_ids, scenario.labels)
         return pipeline.session_changes(
             events,
             tick_stream(spark),
-            StateLayout(scenario.device_groups, "", scenario.has_text_ids),
+            layout,
             RulesInForce(rules),
         )
     columns = events.select("device_id", "session_id", "is_start", "event_ms", "account_id", "platform", "ingested_ms")
@@ -142,9 +139,10 @@ def _start_query(
     if scenario.sink == "delta":
         location = TableLocation(folder / "warehouse")
         layout = StateLayout(has_text_ids=scenario.has_text_ids)
-        create_tables(spark, location, owner="bench", may_create=True, session_id_type=layout.session_id_type)
+        create_tables(spark, location, owner="bench", session_id_type=layout.session_id_type)
+        fit_to_events(spark, location, package_map(DEFAULT), scenario.labels)
         context = SinkContext("sessionize", location, "bench", listeners=(progress.append,))
-        writer = changes.writeStream.foreachBatch(ChangesSink(context))
+        writer = changes.writeStream.foreachBatch(ChangesSink(context, labels=scenario.labels))
     else:
         # The yardstick has the same column names.
         instants = [_instants(name) for name in ("due_ms", "ingested_ms")] if scenario.load == "mix" else []

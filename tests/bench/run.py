@@ -26,7 +26,8 @@ _MB = 1024 * 1024
 
 def main() -> int:
     os.environ.setdefault("JAVA_TOOL_OPTIONS", LONG_LIVED_JAVA_OPTIONS)
-    scenario = Scenario(**json.loads(Path(sys.argv[1]).read_text(encoding="utf-8")))
+    fields = json.loads(Path(sys.argv[1]).read_text(encoding="utf-8"))
+    scenario = Scenario(**fields | {"labels": tuple(fields["labels"])})
     # The engine may still write into the folder after the result.
     with tempfile.TemporaryDirectory(prefix="bench-", ignore_cleanup_errors=True) as folder:
         spark = _session(scenario, Path(folder), dict(setting.split("=", 1) for setting in sys.argv[2:]))

@@ -2,7 +2,7 @@
 
 from collections.abc import Iterable, Sequence
 from dataclasses import asdict, dataclass, field, replace
-from typing import Literal, get_args
+from typing import Any, Literal
 
 YARDSTICK = "jvm"
 ONE_DEVICE = "device"
@@ -30,7 +30,8 @@ class Scenario:
     - `beats`: `live` sessions with a heartbeat interval so short that every session beats in every micro-batch.
     - `mix`: `live` sessions that beat every 30 s, and one event per 16 heartbeats: an End and a Start in turn.
 
-    `heap` is the memory of the JVM as Spark writes it. Session ids of type text are UUIDs.
+    `heap` is the memory of the JVM as Spark writes it. Session ids of type text are UUIDs. `labels` are the
+    label columns: title and kept values.
     """
 
     load: Load
@@ -42,12 +43,15 @@ class Scenario:
     seconds: int = 60
     heap: str = "2g"
     ids: Ids = "integer"
+    labels: tuple[str, ...] = ()
 
     @property
     def name(self) -> str:
         layout = {YARDSTICK: "JVM", ONE_DEVICE: "a device per key"}.get(self.layout, f"{self.layout} groups")
         size = f"{self.per_batch:,} a micro-batch" if self.load == "starts" else f"{self.live:,} live"
-        return f"{self.load}, {size}, {layout}, {self.sink}" + (", UUIDs" if self.has_text_ids else "")
+        ids = ", UUIDs" if self.has_text_ids else ""
+        labels = f", {len(self.labels)} labels" if self.labels else ""
+        return f"{self.load}, {size}, {layout}, {self.sink}{ids}{labels}"
 
     @property
     def has_text_ids(self) -> bool:
@@ -66,9 +70,9 @@ def full_speed(load: Load, live: int, per_batch: dict[str, int], warm_up_s: int,
     ]
 
 
-def beside_uuids(scenarios: Iterable[Scenario]) -> list[Scenario]:
-    """Each scenario with session ids of both types."""
-    return [replace(scenario, ids=ids) for scenario in scenarios for ids in get_args(Ids)]
+def beside(scenarios: Iterable[Scenario], **other: Any) -> list[Scenario]:
+    """Each scenario, and beside it the same with other fields."""
+    return [variant for scenario in scenarios for variant in (scenario, replace(scenario, **other))]
 
 
 def steady(live: int, *layouts: str, sink: Sink = "noop", warm_up_s: int = 180, seconds: int = 180) -> list[Scenario]:
@@ -104,12 +108,19 @@ SCALING = [
     *steady(100_000, "400", "1600", warm_up_s=100, seconds=45),
     *steady(100_000, YARDSTICK, ONE_DEVICE, warm_up_s=100, seconds=45),
 ]
-UUIDS = beside_uuids(
+MAPS = beside(
     [
         *full_speed("starts", 1_000_000, {_groups(1_000_000): 50_000, ONE_DEVICE: 10_000}, 45, 30),
         *full_speed("beats", 100_000, {_groups(100_000): 50_000}, 45, 30),
         *steady(100_000, _groups(100_000), sink="delta", warm_up_s=100, seconds=60),
-    ]
+    ],
+    ids="text",
+) + beside(
+    [
+        *full_speed("starts", 1_000_000, {_groups(1_000_000): 50_000}, 45, 30),
+        *steady(500_000, _groups(500_000), sink="delta", seconds=120),
+    ],
+    labels=("title", "country", "build", "language"),
 )
 
 

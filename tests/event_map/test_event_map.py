@@ -90,7 +90,18 @@ LINES = {  # what is replaced in the map, by what, and the message
     ("version: 1", f"version: 1\nkeep: {{{NINE_COLUMNS}}}"): "keep {'k0': 'p0', 'k1': 'p1'",
     ("version: 1", "version: 1\nsession_id_type: uuid"): "session_id_type 'uuid' is not known: write 'integer' or",
     ("version: 1", "version: 1\nversion: 1"): " line 3: version is there twice: write it as",
-    ("platform: pc", "platform: pc, table: t"): "streams.games table is not supported yet: leave it out",
+    ("platform: pc", "platform: pc, table: t"): "streams.games.ingested_at is missing: name the column that says when",
+    ("platform: pc", "platform: pc, table: ''"): "streams.games.table '' does not fit: ",
+    ("platform: pc", "platform: pc, ingested_at: at"): "streams.games has a column of a table, and no table: name it,",
+    ("version: 1", "version: 1\ningested_at: at"): "ingested_at is a column of tables, and no stream has a table",
+    (
+        "{games: {platform: pc}}",
+        "{games: {platform: pc, table: t, ingested_at: at}}\nvalue: avro\nschema_registry: s",
+    ): "schema_registry is for messages in topics, and a stream has a table",
+    ("platform: pc", "platform: pc, table: t, ingested_at: a..b"): "streams.games.ingested_at 'a..b' is no path: ",
+    ("{games: {platform: pc}}", "{a: {platform: pc, table: t}, b: {platform: pc, table: t}}\ningested_at: at"): (
+        "streams: t is the table of two of them: a table is one stream"
+    ),
     ("platform: pc", "platform: pc, devices: id"): "streams.games devices is not known: there are platform, device_id,",
     ("platform: pc", "device_id: id"): "streams.games.platform is missing: write it as",
     ("platform: pc", "platform: {path: os}"): "streams.games.platform.values is missing",
@@ -231,6 +242,11 @@ def test_the_differences_of_two_maps_are_named_by_field() -> None:
         ("session_id: sid", "session_id: sid\nsession_id_type: text", "session_id_type was integer, and is text: ids"),
         ("  phones:", "  telephones:", "streams.phones is gone: streams may be added, and none may go"),
         ("  phones:", "  watches: {platform: watch, device_id: id}\n  phones:", None),
+        (
+            "  phones:",
+            "  tables: {platform: pc, device_id: id, table: t, ingested_at: at}\n  phones:",
+            "streams.tables is new, and a table",
+        ),
         ("platform: mobile, device_id: phone}", "platform: phone, device_id: phone}", None),
         (", session_id: run.id}", ", session_id: run.id}\ndevice_id: any", None),
     ],
@@ -243,3 +259,29 @@ def test_ids_never_change_and_streams_may_be_added(was: str, now: str, message: 
     else:
         with pytest.raises(ValueError, match=f"^{re.escape(message)}"):
             refuse_other_ids(changed, map_of(HANDHELD))
+
+
+def test_a_stream_of_a_table_has_its_own_columns_or_those_of_all() -> None:
+    tables = "a: {platform: pc, table: t, ingested_at: own}, b: {platform: pc, table: u, value: p.body}"
+    streams = f"{{{tables}, c: {{platform: pc}}}}\ningested_at: landed"
+    events = map_of(OFFSETS.replace("{games: {platform: pc}}", streams))
+    assert [events.ingested_at_of(stream) for stream in "ab"] == [("own",), ("landed",)]
+    assert [events.value_of(stream) for stream in "ab"] == [None, ("p", "body")]
+    assert events.stream_without_table() == "c"
+    assert EventMap.model_validate(events.stored()) == events
+
+
+def test_a_source_of_tables_needs_a_table_of_every_stream(tmp_path: Path) -> None:
+    places = (f"--warehouse={tmp_path}", f"--checkpoints={tmp_path}", "--source=table")
+    with pytest.raises(
+        ConfigurationError, match=r"^--source table: streams\.pc_sessions of --events default has no tab"
+    ):
+        read_settings(SessionizeSettings, places)
+    with pytest.raises(ConfigurationError, match=r"^--archive is not for source of the kind files: leave it out"):
+        read_settings(SessionizeSettings, (*FOLDERS, "--archive=off"))
+    (tmp_path / "my.yml").write_text(OFFSETS.replace("platform: pc", "platform: pc, table: t, ingested_at: at"))
+    mapped = (*places, f"--events={tmp_path}/my.yml")
+    assert read_settings(SessionizeSettings, mapped).archives
+    assert not read_settings(SessionizeSettings, (*mapped, "--archive=off")).archives
+    with pytest.raises(ConfigurationError, match=r"^--archive 'no' is not known: write 'on' or 'off'"):
+        read_settings(SessionizeSettings, (*mapped, "--archive=no"))

@@ -13,6 +13,7 @@ from statistics import median
 from sessionization.spark.engine.session import spark_session
 from tests.support.boundaries import Boundary
 from tests.support.harness import Cut, Run, compare, play
+from tests.support.table_job import TableJob, table_events
 
 _GROUPS = 8
 _SHOWN = 20
@@ -26,6 +27,7 @@ def main() -> int:
     parser = argparse.ArgumentParser(prog="python -m tests.faults", description=__doc__)
     parser.add_argument("--seeds", type=int, default=4, help="how many evenings; each has its own seed, from 1")
     parser.add_argument("--kills", type=int, default=50, help="how many kills an evening")
+    parser.add_argument("--source", choices=("files", "table"), default="files", help="where the job's messages are")
     options = parser.parse_args()
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     began_s = time.monotonic()
@@ -35,7 +37,8 @@ def main() -> int:
         evening, groups = folder / str(seed), None if seed % 2 else _GROUPS
         evening.mkdir()
         try:
-            run = play(seed, options.kills, evening, groups=groups)
+            source = {"kind": TableJob, "events": table_events(evening)} if options.source == "table" else {}
+            run = play(seed, options.kills, evening, groups=groups, **source)
             found = compare(run, spark_session(folder / "engine.log"))
         except Exception as error:  # noqa: BLE001 - the other evenings still need their reports
             differences += 1

@@ -10,8 +10,10 @@ from pyspark.sql import SparkSession
 from rich.console import Console
 
 from sessionization.errors import ConfigurationError
+from sessionization.event_map.reading import PLAYSTATION, package_map
 from sessionization.spark.engine import session
 from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
+from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
@@ -65,7 +67,9 @@ def test_the_notebooks_open_the_tables_of_the_demo_until_they_have_their_own(
 
 @pytest.mark.spark
 def test_the_live_view_answers_each_question_and_its_picture_loads_no_font(spark: SparkSession, tmp_path: Path) -> None:
-    create_views(spark, empty_tables(spark, TableLocation(tmp_path), owner="test"))
+    location, events = empty_tables(spark, TableLocation(tmp_path), owner="test"), package_map(PLAYSTATION)
+    fit_to_events(spark, location, events, events.label_columns())
+    create_views(spark, location)
     view = DemoView(answers=answers(spark, Console(width=80)))
     picture = view.picture()
     assert picture.startswith("<svg")

@@ -20,7 +20,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.parse import parse, valid_events
-from sessionization.spark.input.source import read_messages
+from sessionization.spark.input.source import Begin, read_messages
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import changes_topic, real_time
 from sessionization.spark.output.progress import BatchProgress
@@ -133,7 +133,7 @@ def stateless_changes(events: DataFrame) -> DataFrame:
 def test_changes_reach_the_topic_before_their_batch_ends(spark: SparkSession, servers: str, tmp_path: Path) -> None:
     settings = settings_for(servers, tmp_path)
     limits = EventTimeLimits(settings.rules.max_clock_skew_ms, settings.rules.max_event_age_ms)
-    events = valid_events(parse(read_messages(spark, settings, created_ms=0, max_offsets=None), limits))
+    events = valid_events(parse(read_messages(spark, settings, None, Begin(created_ms=0)), limits))
     brokers = client_options(spark, settings)
     changes = to_session_changes(stateless_changes(events))
     writer = real_time.topic_writer(changes, brokers, settings.output_topic, settings.pace.trigger_ms)

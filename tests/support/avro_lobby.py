@@ -24,9 +24,9 @@ def _event(time: Any, **more: Any) -> Any:
     return _record("Event", client=["null", client], user=["null", user], name=_ANY, visit=_ANY, time=time, **more)
 
 
-SCHEMAS: Schemas = {FIRST: _event(_ANY), SECOND: _event(["null", "string", "double", _MICROS], build="string")}
+SCHEMAS: Schemas = {FIRST: _event(_ANY), SECOND: _event(["null", "string", _MICROS, "double"], build="string")}
 """The second one has times in microseconds, and a field more."""
-_WRITTEN = {FIRST: _event(_ANY), SECOND: _event(["null", "string", "double", "long"], build="string")}
+_WRITTEN = {FIRST: _event(_ANY), SECOND: _event(["null", "string", "long", "double"], build="string")}
 
 
 def map_text(schema_registry: object) -> str:
@@ -47,8 +47,8 @@ def framed(line: bytes, schema_id: int) -> bytes:
     """A JSON message in Avro; as it is where the schema has no place for it."""
     try:
         record = json.loads(line)
-        if schema_id == SECOND and isinstance(record["time"], int):
+        if schema_id == SECOND and isinstance(record.get("time"), int):
             record["time"] *= 1_000
         return frame(schema_id, encoded(_WRITTEN[schema_id], record | {"build": "1.2"}))
-    except (ValueError, TypeError, KeyError, OverflowError, RecursionError):
+    except (ValueError, TypeError, AttributeError, OverflowError, RecursionError):
         return line

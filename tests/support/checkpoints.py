@@ -27,6 +27,9 @@ class Batch:
     ranges: tuple[Range, ...]
     is_committed: bool
     is_repartitioning: bool = False
+    offsets: tuple[str, ...] = ()
+    """How far it reads each source, as Spark logs it; `offsets_before`, how far the one before it did."""
+    offsets_before: tuple[str, ...] = ()
 
 
 def batches_of(query: Path) -> list[Batch]:
@@ -50,7 +53,10 @@ def batches_of(query: Path) -> list[Batch]:
         metadata = json.loads(conf)
         clock_ms, partitions = metadata["batchTimestampMs"], metadata.get("conf", {}).get(_PARTITIONS)
         is_repartitioning = previous is not None and previous[:2] == (clock_ms, offsets) and previous[2] != partitions
-        batches.append(Batch(batch_id, clock_ms, files, ranges, batch_id in committed, is_repartitioning))
+        before = () if previous is None else tuple(previous[1])
+        batches.append(
+            Batch(batch_id, clock_ms, files, ranges, batch_id in committed, is_repartitioning, tuple(offsets), before)
+        )
         files_read, read, previous = files_until, read | reached, (clock_ms, offsets, partitions)
     # Clocks may go back, as the wall clock may; but each clock belongs to one micro-batch.
     clocks_ms = [batch.clock_ms for batch in batches if not batch.is_repartitioning]

@@ -106,14 +106,14 @@ class Scene:
 
     def release(self, files: int) -> None:
         """Move the next files of the evening into the input folder."""
-        self._evening.release(self.job.input, files)
+        self.job.release(self._evening, files)
 
     def cut(self, boundary: Boundary) -> None:
         """Start the job, and kill it at a boundary, or when the time to reach it is over.
 
         At every second random moment only the engine is killed, as the kernel does when memory runs out.
         """
-        self._evening.release(self.job.input, _FILES_BEFORE_START)
+        self.job.release(self._evening, _FILES_BEFORE_START)
         committed = self.traces.committed()
         target = moment(boundary, self.traces, self._rng)
         files = 0 if target.is_quiet else FILES_PER_START - _FILES_BEFORE_START
@@ -131,7 +131,7 @@ class Scene:
             if up_s is None and self.traces.committed() > committed:
                 up_s = now_s - started_s
             if up_s is not None and files and now_s >= next_s:
-                self._evening.release(self.job.input, 2)
+                self.job.release(self._evening, 2)
                 files, next_s = files - 2, now_s + _RELEASE_S
             return up_s is not None and now_s >= started_s + up_s + _REACHED_WITHIN_S
 
@@ -163,7 +163,7 @@ class Scene:
         def released() -> bool:
             nonlocal next_s
             if time.monotonic() >= next_s:
-                self._evening.release(self.job.input, step)
+                self.job.release(self._evening, step)
                 next_s = time.monotonic() + _RELEASE_S
             return not len(self._evening)
 
@@ -179,7 +179,8 @@ class Scene:
     def stop(self) -> Run:
         """Stop the job gracefully, and compute the tables and the state that it must have."""
         exit_code = self.job.terminate()
-        oracle = build_oracle(self.job.checkpoints, RULES, groups=self._groups, events=self._events)
+        source = self.job.messages()
+        oracle = build_oracle(self.job.checkpoints, RULES, source, groups=self._groups, events=self._events)
         cuts = _with_confirmed_timer_batches(self._cuts, oracle)
         seconds = time.monotonic() - self._began_s
         return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, self._engine_deaths, seconds)

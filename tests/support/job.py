@@ -16,6 +16,7 @@ from sessionization_laptop.engine.java import java_home
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from tests.support.checkpoints import committed_files, committed_offsets, last_committed, last_started, merged_before
 from tests.support.evening import Evening
+from tests.support.messages import Files, Source
 from tests.support.processes import is_engine, processes_of_session, runs_script, session_of
 from tests.support.topics import Topics
 from tests.support.waiting import rest_after_look
@@ -148,6 +149,10 @@ class Job:
     def release(self, evening: Evening, files: int | None = None) -> None:
         """Move files of an evening into the input folder: each appears there at once."""
         evening.release(self.input, files)
+
+    def messages(self) -> Source:
+        """What the job reads, for the oracle."""
+        return Files()
 
     def look(self) -> None:
         """Prepare a look at how far the job is; where its folders are elsewhere, copy what tells it."""

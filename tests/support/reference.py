@@ -398,7 +398,7 @@ def session_rows(changes: Iterable[tuple[str, Change]]) -> dict[tuple[str, int],
 
 def _row(changes: list[Change]) -> SessionRow:
     starts = [c for c in changes if c.kind is ChangeKind.STARTED]
-    first_start = sorted(starts, key=lambda c: _nulls_first(c.started_ms, c.account_id, c.platform, *c.labels))[:1]
+    first_start = sorted(starts, key=lambda c: _nulls_last(c.started_ms, c.account_id, c.platform, *c.labels))[:1]
     ends = sorted((c for c in changes if c.kind is not ChangeKind.STARTED), key=_end_sort_key)
     sources = [*first_start, *ends[-1:]]
     account_id, platform = first_known(c.account_id for c in sources), sources[0].platform
@@ -423,6 +423,10 @@ def _end_sort_key(c: Change) -> tuple[object, ...]:
 
 def _nulls_first(*values: int | str | None) -> tuple[object, ...]:
     return tuple((0,) if value is None else (1, value) for value in values)
+
+
+def _nulls_last(*values: int | str | None) -> tuple[object, ...]:
+    return tuple((1,) if value is None else (0, value) for value in values)
 
 
 def canonical_place(event: Event) -> tuple[object, ...]:

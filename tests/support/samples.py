@@ -49,28 +49,64 @@ START, END = {"is_start": True}, {"is_start": False}
 MEANT: dict[str, list[dict[str, Any] | None]] = {
     "unity": [
         None,
-        _event(_PHONE, _ON_PHONE, "2026-11-21T11:40:00.121Z", "mobile", account_id=_PHONE, **START),
+        _event(
+            _PHONE,
+            _ON_PHONE,
+            "2026-11-21T11:40:00.121Z",
+            "mobile",
+            account_id=_PHONE,
+            labels=["com.example.rally", "1.4.2"],
+            **START,
+        ),
         None,
-        _event(_PHONE, _ON_PHONE, "2026-11-21T11:52:30.007Z", "mobile", foreground_s=None, **END),
+        _event(
+            _PHONE, _ON_PHONE, "2026-11-21T11:52:30.007Z", "mobile", foreground_s=None, labels=[None, "1.4.2"], **END
+        ),
         _event(_CONSOLE, _ON_CONSOLE, "2026-11-21T11:45:10.500Z", "console", account_id="player-4711", **START),
         None,
-        _event("browser-77", _IN_BROWSER, "2026-11-21T11:50:00.250Z", "web", account_id=_BROWSER, **START),
+        _event(
+            "browser-77",
+            _IN_BROWSER,
+            "2026-11-21T11:50:00.250Z",
+            "web",
+            account_id=_BROWSER,
+            labels=[None, None],
+            **START,
+        ),
         _event("browser-77", _IN_BROWSER, "2026-11-21T11:59:00Z", "web", **END),
     ],
     "gameanalytics": [
-        _event(_IPHONE, _GAME, "2026-11-21T11:40:00Z", "mobile", account_id=_IPHONE, **START),
+        _event(
+            _IPHONE,
+            _GAME,
+            "2026-11-21T11:40:00Z",
+            "mobile",
+            account_id=_IPHONE,
+            labels=["104233", "DE", "1.4.2"],
+            **START,
+        ),
         None,
         None,
         _event(_IPHONE, _GAME, "2026-11-21T11:50:00Z", "mobile", foreground_s=600, **END),
-        _event("pc-83f1", _OTHER_GAME, "2026-11-21T11:44:59Z", "pc", **START),
+        _event("pc-83f1", _OTHER_GAME, "2026-11-21T11:44:59Z", "pc", labels=["104240", "US", None], **START),
         None,
     ],
     "playfab": [
-        _event("8C1F5B2A9D3E4701", _MATCH, "2026-11-21T11:40:01.742Z", "mobile", **_PLAYER, **START),
+        _event(
+            "8C1F5B2A9D3E4701",
+            _MATCH,
+            "2026-11-21T11:40:01.742Z",
+            "mobile",
+            labels=["A5F3", "Google Pixel 9"],
+            **_PLAYER,
+            **START,
+        ),
         None,
         None,
         _event("8C1F5B2A9D3E4701", _MATCH, "2026-11-21T11:55:00Z", "mobile", **_PLAYER, **END),
-        _event("rig-12", _OTHER_MATCH, "2026-11-21T11:50:00.900Z", "pc", account_id=None, **START),
+        _event(
+            "rig-12", _OTHER_MATCH, "2026-11-21T11:50:00.900Z", "pc", account_id=None, labels=["A5F3", None], **START
+        ),
     ],
 }
 """What each example means, line by line; None is a message that is skipped."""

@@ -88,8 +88,7 @@ class Job:
                 self.spark,
                 self.location,
                 owner=checkpoint.id,
-                may_create=not checkpoint.is_used,
-                session_id_type=checkpoint.layout.session_id_type,
+                session_id_type=None if checkpoint.is_used else checkpoint.layout.session_id_type,
             )
             self.owner = checkpoint.id
         fit_to_events(self.spark, self.location, settings.event_map, checkpoint.layout.labels)

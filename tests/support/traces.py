@@ -143,7 +143,7 @@ class Traces:
 
     def _files_taken(self, batch_id: int) -> list[str]:
         lines = Path(self._started["sessionize"].path(batch_id)).read_text(encoding="utf-8").splitlines()
-        return [line for line in lines if line.startswith('{"logOffset"')]
+        return [line for line in lines if line.startswith(('{"logOffset"', '{"sourceVersion"'))]
 
 
 def _names(folder: str | Path) -> list[str]:

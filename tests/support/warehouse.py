@@ -10,6 +10,7 @@ from typing import Any
 
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
+from pyspark.sql.types import StringType, StructField, StructType
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.checkpoint.folder import ROLLUP
@@ -31,10 +32,13 @@ def merge_changes(spark: SparkSession, location: TableLocation, changes: DataFra
         rollup.merge(spark, location, changes, since, location.labels(spark))
 
 
-def frame_of(spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]]) -> DataFrame:
+def frame_of(
+    spark: SparkSession, table: Table, rows: Iterable[Mapping[str, Any]], labels: Iterable[str] = ()
+) -> DataFrame:
     """Rows of a table, with null in the columns that a row lacks; in one partition, so that queries move none."""
-    values = [tuple(row.get(name) for name in table.column_names) for row in rows]
-    return spark.createDataFrame(values, table.schema).coalesce(1)
+    schema = StructType([*table.schema, *(StructField(name, StringType()) for name in labels)])
+    values = [tuple(row.get(name) for name in schema.names) for row in rows]
+    return spark.createDataFrame(values, schema).coalesce(1)
 
 
 def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
@@ -70,7 +74,8 @@ def evening_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
 def append_sessions(spark: SparkSession, location: TableLocation, sessions: Iterable[Mapping[str, Any]]) -> None:
     """Append rows to `sessions`, a file for each part."""
     is_over, day = F.col("status") == "ended", F.coalesce("started_at", "ended_at").cast("date").cast("string")
-    rows = frame_of(spark, SESSIONS, sessions).withColumn("_part", F.when(is_over, day).otherwise(rollup.LIVE_PART))
+    part = F.when(is_over, day).otherwise(rollup.LIVE_PART)
+    rows = frame_of(spark, SESSIONS, sessions, location.labels(spark)).withColumn("_part", part)
     location.append(rows, SESSIONS)
 
 
@@ -91,7 +96,7 @@ _template_folders: list[TemporaryDirectory[str]] = []
 def _template(spark: SparkSession) -> Path:
     _template_folders.append(TemporaryDirectory(prefix="tables with spaces-"))  # removed when Python exits
     folder = Path(_template_folders[-1].name)
-    create_tables(spark, TableLocation(folder), owner=_OWNER, may_create=True)
+    create_tables(spark, TableLocation(folder), owner=_OWNER)
     for checksum in folder.rglob(".*.crc"):  # the copies' content differs
         checksum.unlink()
     return folder

@@ -154,6 +154,9 @@ EXAMPLES: list[tuple[tuple[Change, ...], SessionRow]] = [
     ((started(1, NINE, "Z", PC), started(1, NINE, "a", CONSOLE)), replace(LIVE, account_id="Z")),
     ((NAMED_START, started(1, NINE, "anna", PC)), replace(LIVE, account_id="anna", platform=CONSOLE)),
     ((BARE_START, BARE_START), LIVE),
+    # Nulls come last.
+    ((started(1, NINE, "z", PC), BARE_START), replace(LIVE, account_id="z")),
+    ((BARE_START, BARE_START._replace(labels=(None, "DE"))), replace(LIVE, labels=(None, "DE"))),
     # Title and kept values are each by itself those of the Start, or of the end shown.
     ((BARE_START._replace(labels=("chess", None)),), replace(LIVE, labels=("chess", None))),
     (

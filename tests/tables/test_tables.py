@@ -72,13 +72,13 @@ def test_of_two_starts_one_creates_every_table_and_the_other_none(spark: SparkSe
     first, *others = TABLES
     create_table(spark, location, first, "ours")  # the catalog decides which start is first
     with pytest.raises(CheckpointError, match="written by another checkpoint"):
-        create_tables(spark, location, owner="theirs", may_create=True)
+        create_tables(spark, location, owner="theirs")
     assert not any(location.exists(spark, table) for table in others)
 
 
 def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tmp_path: Path) -> None:
     with pytest.raises(CheckpointError, match="session_changes is missing"):
-        create_tables(spark, TableLocation(tmp_path), owner="ours", may_create=False)
+        create_tables(spark, TableLocation(tmp_path), owner="ours", session_id_type=None)
 
 
 def test_python_reads_from_a_tables_file_what_delta_stores(spark: SparkSession, location: TableLocation) -> None:
@@ -135,7 +135,7 @@ def test_tables_of_another_layout_are_refused_by_each_way_to_open_them(
         if version is None
         else location.set_properties_sql(SESSIONS, {LAYOUT_PROPERTY: version})
     )
-    start = partial(create_tables, owner="ours", may_create=True)
+    start = partial(create_tables, owner="ours")
     found = "no layout" if version is None else f"layout {version}"
     for open_tables in (start, refuse_missing_tables, lambda *place: TableLocation.require(*place[::-1], TABLES)):
         with pytest.raises(CheckpointError, match=f"table sessions .* has {found}, not 1: deploy the release"):
@@ -145,5 +145,5 @@ def test_tables_of_another_layout_are_refused_by_each_way_to_open_them(
 def test_tables_that_a_killed_first_start_left_are_completed(spark: SparkSession, tmp_path: Path) -> None:
     location = empty_tables(spark, TableLocation(tmp_path / "ware house"), owner="ours")
     shutil.rmtree(location.folder_of(QUARANTINE.name))
-    create_tables(spark, location, owner="ours", may_create=True)
+    create_tables(spark, location, owner="ours")
     assert location.missing(spark, TABLES) == []

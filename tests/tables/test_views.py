@@ -15,7 +15,9 @@ from sessionization.clock import wall_clock_ms
 from sessionization.core.events import End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
+from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 from sessionization.spark.tables.views import create_views
@@ -38,6 +40,7 @@ class PlayedSession:
     platform: str
     started_ms: int | None
     ended_ms: int | None
+    title: str | None = None
 
 
 def evening(seed: int, count: int, begin_ms: int = NOON_MS) -> list[PlayedSession]:
@@ -55,6 +58,7 @@ def evening(seed: int, count: int, begin_ms: int = NOON_MS) -> list[PlayedSessio
                 platform=rng.choice(["pc", "console"]),
                 started_ms=started_ms if rng.random() < 0.95 else None,
                 ended_ms=ended_ms,
+                title=rng.choice(["chess", "go", None]),
             )
         )
     live = PlayedSession("d9", count, "ann", "pc", begin_ms + 599 * STEP_MS, None)
@@ -70,12 +74,14 @@ def row_of(session: PlayedSession) -> dict[str, Any]:
         "device_id": session.device_id, "session_id": session.session_id, "account_id": session.account_id,
         "platform": session.platform, "status": "live" if session.ended_ms is None else "ended", "revision": 0,
         "started_at": at(session.started_ms), "ended_at": at(session.ended_ms), "updated_at": at(NOON_MS),
+        "title": session.title,
     }  # fmt: skip
 
 
 @pytest.fixture(scope="module")
 def played(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> list[PlayedSession]:
     location = empty_tables(spark, TableLocation(tmp_path_factory.mktemp("warehouse")), owner="test")
+    fit_to_events(spark, location, package_map(DEFAULT), ("title",))
     played = evening(1, 120)
     append_sessions(spark, location, map(row_of, played))
     create_views(spark, location, ("concurrent_sessions", "account_sessions"))
@@ -86,29 +92,30 @@ def test_concurrent_sessions_counts_sessions_in_a_minute_and_their_peak(
     spark: SparkSession, played: list[PlayedSession]
 ) -> None:
     end_ms = NOON_MS + 240 * MINUTE_MS
-    touched: Counter[tuple[int, str]] = Counter()
+    touched: Counter[tuple[int, str, str | None]] = Counter()
     for session in played:
         if session.started_ms is None:
             continue
         for minute in range(session.started_ms // MINUTE_MS, (session.ended_ms or end_ms) // MINUTE_MS + 1):
-            touched[minute, session.platform] += 1
+            touched[minute, session.platform, session.title] += 1
     peaks = {
-        (minute, platform): max(
+        (minute, platform, title): max(
             sum(
-                other.platform == platform
+                (other.platform, other.title) == (platform, title)
                 and other.started_ms is not None
                 and other.started_ms <= minute * MINUTE_MS + step_ms < (other.ended_ms or end_ms + MINUTE_MS)
                 for other in played
             )
             for step_ms in range(0, MINUTE_MS, STEP_MS)
         )
-        for minute, platform in touched
+        for minute, platform, title in touched
     }
     rows = spark.sql(
-        f"""SELECT unix_millis(minute) DIV {MINUTE_MS} AS minute, platform, sessions, peak FROM concurrent_sessions
+        f"""SELECT unix_millis(minute) DIV {MINUTE_MS} AS minute, platform, title, sessions, peak
+        FROM concurrent_sessions
         WHERE unix_millis(minute) <= {end_ms}"""
     ).collect()
-    assert {(row.minute, row.platform): (row.sessions, row.peak) for row in rows} == {
+    assert {(row.minute, row.platform, row.title): (row.sessions, row.peak) for row in rows} == {
         key: (touched[key], peaks[key]) for key in touched
     }
     assert len(rows) == len(touched)
@@ -130,6 +137,7 @@ def test_recent_concurrent_sessions_are_those_of_the_last_day_and_read_no_older_
     append_sessions(spark, location, map(row_of, played))
     append_sessions(spark, location, [row_of(PlayedSession("old", 999, None, "pc", old_ms, old_ms + MINUTE_MS))])
     create_views(spark, location, ("concurrent_sessions", "recent_concurrent_sessions"))
+    assert spark.table("concurrent_sessions").where("title IS NOT NULL").isEmpty(), "the tables have no title"
 
     def rows(view: str) -> list[tuple[Any, ...]]:
         found = spark.table(view).where(f"unix_millis(minute) BETWEEN {from_ms} AND {from_ms + 300 * MINUTE_MS}")

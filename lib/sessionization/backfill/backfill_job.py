@@ -28,7 +28,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.input.avro_messages import check_registry
-from sessionization.spark.replay.archived_events import read_events, replayed_changes
+from sessionization.spark.replay.archived_events import archived_messages, read_events, replayed_changes
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, stream_clock
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
@@ -59,6 +59,8 @@ class ReplayScope:
     limits: EventTimeLimits
     layout: StateLayout
     events: EventMap
+    archives: bool = True
+    """Whether `raw_events` has the messages; else the source tables have them."""
 
     @property
     def lead_ms(self) -> int:
@@ -84,11 +86,14 @@ def replay_scope(settings: BackfillSettings, now_ms: int) -> ReplayScope:
     if settings.state.checkpoints is None:
         events = settings.event_map or package_map(DEFAULT)
         layout = StateLayout(has_text_ids=events.has_text_ids)
-        return ReplayScope(from_ms, to_ms, Rules(), RuleSettings().of_event_times, layout, events)
+        archives = events.stream_without_table() is not None
+        return ReplayScope(from_ms, to_ms, Rules(), RuleSettings().of_event_times, layout, events, archives)
     checkpoint = read_checkpoint(settings.state.checkpoints)
     limits = EventTimeLimits(checkpoint.pinned.max_clock_skew_ms, checkpoint.pinned.max_event_age_ms)
     events = settings.event_map or checkpoint.events or package_map(DEFAULT)
-    return ReplayScope(from_ms, to_ms, checkpoint.in_force.rules, limits, checkpoint.layout, events)
+    return ReplayScope(
+        from_ms, to_ms, checkpoint.in_force.rules, limits, checkpoint.layout, events, checkpoint.pinned.archives
+    )
 
 
 def backfill(settings: BackfillSettings, say: Say) -> None:
@@ -107,7 +112,7 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             stack.enter_context(lock_folder(settings.state.checkpoints, say))
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF, settings=settings))
-        location.require(spark, (RAW_EVENTS, SESSION_CHANGES, SESSIONS))
+        location.require(spark, (*([RAW_EVENTS] if scope.archives else []), SESSION_CHANGES, SESSIONS))
         scope = replace(scope, layout=replace(scope.layout, labels=location.labels(spark)))
         check_registry(spark, scope.events)
         check_lease = no_lease
@@ -160,7 +165,8 @@ def replay_sessions(
     begin = F.timestamp_millis(F.lit(scope.read_from_ms))
     # Not by `ingest_date`: a message may be taken days after its ingest time.
     end = F.timestamp_millis(F.lit(scope.to_ms - 1 - (scope.to_ms - 1) % DAY_MS + DAY_MS))
-    raw = location.read(spark.read, RAW_EVENTS).where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
+    messages = archived_messages(spark, location, scope.events, archives=scope.archives)
+    raw = messages.where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
     partitions = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
     labels = scope.layout.labels
     events = read_events(raw, scope.limits, scope.events, labels)

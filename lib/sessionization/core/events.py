@@ -148,5 +148,5 @@ def _sort_key(event: Event) -> tuple[object, ...]:
         event.account_id or "",
         event.platform,
         event.ingested_ms,
-        [(label is None, label or "") for label in event.labels],
+        event.labels and [(label is None, label or "") for label in event.labels],
     )

@@ -7,10 +7,17 @@ from sessionization.event_map.model import EventMap
 
 
 def refuse_other_ids(events: EventMap, former: EventMap) -> None:
-    """Raises `ValueError` where a stream of `former` is gone, or has ids of other paths or another type."""
+    """Raises `ValueError` where a stream of `former` is gone, or has ids of other paths or another type.
+
+    Also where a table was added: Spark goes on with the number of tables that a query began with.
+    """
     if events.session_id_type != former.session_id_type:
         msg = f"session_id_type was {former.session_id_type}, and is {events.session_id_type}: ids never change"
         raise ValueError(msg)
+    for stream in events.stream_names:
+        if stream not in former.streams and events.streams[stream].table is not None:
+            msg = f"streams.{stream} is new, and a table: a checkpoint goes on with the tables that it began with"
+            raise ValueError(msg)
     for stream in former.stream_names:
         if stream not in events.streams:
             msg = f"streams.{stream} is gone: streams may be added, and none may go"

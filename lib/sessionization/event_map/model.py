@@ -7,7 +7,7 @@ docs/your-own-events.md explains each field.
 import re
 from collections.abc import Iterable, Iterator, Mapping
 from itertools import combinations
-from typing import Annotated, Any, ClassVar, Literal, Self
+from typing import Annotated, Any, Literal, Self
 
 from pydantic import (
     AfterValidator,
@@ -28,6 +28,7 @@ _STREAM = re.compile(r"[a-zA-Z0-9][a-zA-Z0-9._-]{0,248}")
 _URL = re.compile(r"https?://")
 _REFERENCE = re.compile(r"env:\S+|secret:[^/]+/.+")
 CONSTANT, FROM_A_FIELD = "constant", "from a field"
+AVRO = "avro"
 TITLE, KEEP = "title", "keep."
 """A column, and what stands before a kept column's name in `EventMap.paths_of`."""
 
@@ -68,8 +69,6 @@ class _Part(BaseModel):
     """A mapping in the file. A field that is not known is refused with the names of those that are."""
 
     model_config = ConfigDict(frozen=True)
-    not_yet: ClassVar[Names] = ()
-    """Names that the format has, and this release does not."""
 
     @model_validator(mode="before")
     @classmethod
@@ -78,9 +77,6 @@ class _Part(BaseModel):
             msg = f"has no fields: write them below it, as {PAGE} shows"
             raise ValueError(msg)  # noqa: TRY004 - pydantic reports this one
         for name in content:
-            if name in cls.not_yet:
-                msg = f"{name} is not supported yet: leave it out"
-                raise ValueError(msg)
             if name not in cls.model_fields:
                 msg = f"{name} is not known: there are {', '.join(cls.model_fields)}"
                 raise ValueError(msg)
@@ -101,9 +97,7 @@ class PlatformField(_Part):
 
 
 class Stream(_Part):
-    """A topic or folder of messages."""
-
-    not_yet = ("table", "value", "ingested_at")
+    """A topic, folder or table of messages."""
 
     platform: Annotated[
         Annotated[Text, Tag(CONSTANT)] | Annotated[PlatformField, Tag(FROM_A_FIELD)],
@@ -111,6 +105,11 @@ class Stream(_Part):
     ]
     device_id: IdPaths | None = None
     session_id: IdPaths | None = None
+    table: Annotated[str, Field(min_length=1)] | None = None
+    """The name of a Delta table, or its folder."""
+    ingested_at: FieldPath | None = None
+    value: FieldPath | None = None
+    """The column of the table that holds messages; without it, a row is one."""
 
 
 class Kinds(_Part):
@@ -170,8 +169,6 @@ class SchemaRegistry(_Part):
 class EventMap(_Part):
     """What messages mean: the streams that they come in, and where each message has what the rules need."""
 
-    not_yet = ("ingested_at",)
-
     version: Literal["1"]
     streams: Annotated[dict[Annotated[str, AfterValidator(_check_stream)], Stream], Field(min_length=1)]
     device_id: IdPaths | None = None
@@ -185,13 +182,38 @@ class EventMap(_Part):
     foreground_s: Foreground | None = None
     title: FieldPath | None = None
     keep: Annotated[dict[KeptColumn, FieldPath], Field(min_length=1, max_length=8)] | None = None
-    value: Literal["avro"] | None = None
+    ingested_at: FieldPath | None = None
+    value: FieldPath | None = None
     schema_registry: Annotated[SchemaRegistry, BeforeValidator(_as_registry)] | None = None
 
     @model_validator(mode="after")
     def _check_registry(self) -> Self:
-        if (self.value is None) != (self.schema_registry is None):
+        if self.stream_without_table() is not None and (self.value == AVRO) != (self.schema_registry is not None):
             msg = "value: avro and schema_registry (a URL, or a folder of schemas) belong together: write both"
+            raise ValueError(msg)
+        return self
+
+    @model_validator(mode="after")
+    def _check_tables(self) -> Self:
+        tables = [stream.table for stream in self.streams.values() if stream.table is not None]
+        if twice := sorted({table for table in tables if tables.count(table) > 1}):
+            msg = f"streams: {twice[0]} is the table of two of them: a table is one stream"
+            raise ValueError(msg)
+        for name, stream in self.streams.items():
+            if stream.table is not None and self.ingested_at_of(name) is None:
+                msg = f"streams.{name}.ingested_at is missing: name the column that says when a row was ingested"
+                raise ValueError(msg)
+            if stream.table is None and (stream.ingested_at or stream.value):
+                msg = f"streams.{name} has a column of a table, and no table: name it, or leave the column out"
+                raise ValueError(msg)
+        if self.ingested_at and not tables:
+            msg = "ingested_at is a column of tables, and no stream has a table: name it, or leave the column out"
+            raise ValueError(msg)
+        if self.value and not self.is_avro and not tables:
+            msg = f"value {self.value!r} is not known: write 'avro'; or it is a column, and no stream has a table"
+            raise ValueError(msg)
+        if self.is_avro and tables:
+            msg = "schema_registry is for messages in topics, and a stream has a table: leave one of them out"
             raise ValueError(msg)
         return self
 
@@ -222,6 +244,11 @@ class EventMap(_Part):
         return tuple(self.streams)
 
     @property
+    def is_avro(self) -> bool:
+        """Whether messages may be Avro, in the frame of a schema registry."""
+        return self.schema_registry is not None
+
+    @property
     def has_text_ids(self) -> bool:
         """Whether session ids are text, not integers."""
         return self.session_id_type == "text"
@@ -233,6 +260,20 @@ class EventMap(_Part):
     def session_id_of(self, stream: str) -> tuple[Names, ...]:
         """The paths of a stream's session id, likewise."""
         return tuple(map(names_of, self.streams[stream].session_id or self.session_id or ()))
+
+    def stream_without_table(self) -> str | None:
+        """A stream that names no table, if there is one."""
+        return next((name for name, stream in self.streams.items() if stream.table is None), None)
+
+    def ingested_at_of(self, stream: str) -> Names | None:
+        """The column of a stream's table that has the ingest time."""
+        path = self.streams[stream].ingested_at or self.ingested_at
+        return None if path is None else names_of(path)
+
+    def value_of(self, stream: str) -> Names | None:
+        """The column of a stream's table that holds the messages; None where a row is one."""
+        path = self.streams[stream].value or self.value
+        return None if path is None else names_of(path)
 
     def paths(self) -> Iterator[Names]:
         """Every path, one that is used twice also twice."""

@@ -22,10 +22,11 @@ from sessionization.spark.checkpoint.pinned_settings import PinnedSettings
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.input.avro_messages import check_registry
 from sessionization.spark.input.kafka_source import check_topics
+from sessionization.spark.input.source_tables import check_source_tables
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output.progress_log import ProgressLog
-from sessionization.spark.output.sinks import FIRST_TABLE_BY_QUERY, newest_appended_batch
+from sessionization.spark.output.sinks import first_table_by_query, newest_appended_batch
 from sessionization.spark.tables import views
 from sessionization.spark.tables.creation import (
     create_tables,
@@ -37,6 +38,7 @@ from sessionization.spark.tables.creation import (
 from sessionization.spark.tables.lease import MAINTENANCE_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import REQUIRED_TABLES, TABLES
 from sessionization.spark.warm_start.initial_state import InitialState, warm_start
 
 
@@ -81,7 +83,9 @@ def open_job_checkpoint(settings: SessionizeSettings, location: TableLocation, s
 
 
 def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, ProgressLog, InitialState]:
-    """Check topics and schema registry, and open the tables. Returns the context with the updated checkpoint.
+    """Check topics with the schema registry, or source tables, and open the tables.
+
+    Returns the context with the updated checkpoint.
 
     Raises `ConfigurationError`, `CheckpointError`, or `StoppedError` where `stop` is set meanwhile.
     """
@@ -92,6 +96,9 @@ def prepare(context: JobContext, stop: threading.Event) -> tuple[JobContext, Pro
             check_registry(context.spark, settings.event_map)
             is_new = not context.checkpoint.is_used
             refuse_compacted_topics(context.spark, settings, settings.topics, context.say, is_new=is_new)
+    if settings.source.type == "table":
+        with unless_stopped(stop):
+            check_source_tables(context.spark, settings)
     # A landing that writes to folders during the take-over might replace one of its commits.
     with contextlib.ExitStack() as stack:
         stack.enter_context(plain_errors(f"the tables in {location} cannot be opened or created"))
@@ -114,21 +121,26 @@ def _open_tables(
     The take-over comes last, so that a refused start changes nothing.
     """
     spark, checkpoint, location = context.spark, context.checkpoint, context.location
-    session_id_type = checkpoint.layout.session_id_type
+    session_id_type, archives = checkpoint.layout.session_id_type, context.settings.archives
+    tables = TABLES if archives else REQUIRED_TABLES
     if checkpoint.is_taking_over:
-        refuse_missing_tables(spark, location, session_id_type)
+        refuse_missing_tables(spark, location, session_id_type, tables)
         checkpoint = checkpoint.with_layout_of(context.settings.event_map, location.labels(spark))
         context = replace(context, checkpoint=checkpoint)
     else:
         create_tables(
-            spark, location, owner=checkpoint.id, may_create=not checkpoint.is_used, session_id_type=session_id_type
+            spark,
+            location,
+            owner=checkpoint.id,
+            session_id_type=None if checkpoint.is_used else session_id_type,
+            tables=tables,
         )
         checkpoint.restore_layout_file()
     with ThreadPoolExecutor() as pool:
         opening = pool.submit(ProgressLog, context)
         appended = {
             query: pool.submit(newest_appended_batch, location, spark, table, checkpoint.writer_id(query))
-            for query, table in FIRST_TABLE_BY_QUERY.items()
+            for query, table in first_table_by_query(archives=archives).items()
         }
     progress_log = opening.result()
     checkpoint.refuse_if_older_than(progress_log.newest)
@@ -139,8 +151,8 @@ def _open_tables(
         context.check_lease()
         check_maintenance_lease()
         checkpoint.write()  # it is warm from now on
-        take_over(spark, location, checkpoint.id)
-        create_tables(spark, location, owner=checkpoint.id, may_create=False)
+        take_over(spark, location, checkpoint.id, tables)
+        create_tables(spark, location, owner=checkpoint.id, session_id_type=None, tables=tables)
         checkpoint.restore_layout_file()
     fit_to_events(spark, location, context.settings.event_map, checkpoint.layout.labels)
     store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)

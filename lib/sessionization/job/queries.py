@@ -35,6 +35,7 @@ _HEAD_START_S = 15
 _LOOK_EVERY_S = 60
 _REPORT_EVERY_S = 5
 _GROWTH = 2
+_OTHER_COLUMNS = "DELTA_SCHEMA_CHANGED"
 
 
 class Queries:
@@ -64,6 +65,7 @@ class Queries:
         self._define = {ARCHIVE: pipeline.archive, ROLLUP: pipeline.rollup, SESSIONIZE: pipeline.sessionize}
         self._log_limit_bytes = dict.fromkeys((SESSIONIZE, ARCHIVE), LARGE_LOG_BYTES)
         self._next_look_s = 0.0
+        self._changed_columns: dict[str, str] = {}
 
     def start(self, stop: threading.Event, names: Sequence[str] = QUERIES) -> None:
         """Start queries in this order. If one cannot be started, those before it are stopped.
@@ -94,13 +96,35 @@ class Queries:
     def watch(self, stop: threading.Event, report: Callable[[], None]) -> None:
         """Wait until `stop` is set or a query has ended; calls `report` every few seconds."""
         next_report_s = time.monotonic() + _REPORT_EVERY_S
-        while all(query.isActive for query in self.by_name.values()):
+        while all(query.isActive or self._restart_with_new_columns(name) for name, query in self.by_name.items()):
             if time.monotonic() >= next_report_s:
                 report()
                 next_report_s = time.monotonic() + _REPORT_EVERY_S
             if stop.wait(0.2):
                 return
             self.shorten_logs(stop)
+
+    def _restart_with_new_columns(self, name: str) -> bool:
+        """Start a query again that has ended because a table that it streams has other columns; True if it has started.
+
+        Delta reads on with a new column. It ends the query again, for the same reason and at once, where a column was
+        dropped or has another type. Raises `StreamError` where the query cannot be started again.
+        """
+        query = self.by_name[name]
+        cause = root_cause(str(query.exception() or ""))
+        has_come_on = last_engine_progress(query) is not None or self._changed_columns.get(name) != cause
+        if _OTHER_COLUMNS not in cause or not has_come_on:
+            return False
+        self._changed_columns[name] = cause
+        try:
+            self.start_query(name)
+        except Py4JNetworkError:
+            raise
+        except (PySparkException, Py4JError) as error:
+            msg = f"query {name} cannot be started again with other columns of its table: {root_cause(str(error))}"
+            raise StreamError(msg) from error
+        self._context.say(f"query {name} has started again: a table that it reads has other columns")
+        return True
 
     def end_rests(self, names: Sequence[str] = QUERIES) -> None:
         """Let queries no longer rest between their micro-batches, because they are to stop."""

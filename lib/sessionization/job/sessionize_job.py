@@ -29,6 +29,7 @@ from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.error_text import explain_engine_death, remedy_for, root_cause
 from sessionization.spark.engine.session import describe_log, job_session, session_for_uris
 from sessionization.spark.input.kafka_source import remedy_for_topics
+from sessionization.spark.input.source_tables import remedy_for_tables
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import real_time
 from sessionization.spark.output.progress import BatchListener
@@ -131,7 +132,11 @@ def _run(context: JobContext, stop: threading.Event, others: Sequence[BatchListe
                 )
     if causes:
         settings = context.settings
-        remedy = remedy_for_topics(context.spark, settings, settings.topics, causes) or remedy_for(causes)
+        remedy = (
+            remedy_for_tables(settings, causes)
+            or remedy_for_topics(context.spark, settings, settings.topics, causes)
+            or remedy_for(causes)
+        )
         msg = f"{'; '.join(causes)}: {remedy} (details: {context.log_place})"
         raise StreamError(msg)
     seconds, live = (wall_clock_ms() - began_ms) / 1000, _count_live(context)

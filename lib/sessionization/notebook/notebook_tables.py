@@ -8,7 +8,7 @@ from sessionization.hadoop_path import AnyPath
 from sessionization.settings.state_settings import CheckpointSettings
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import TABLES
+from sessionization.spark.tables.schemas import REQUIRED_TABLES
 from sessionization.spark.tables.views import create_views
 
 
@@ -32,7 +32,7 @@ def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
     Raises `ConfigurationError` where a table does not exist yet.
     """
     location = TableLocation.of(settings.tables)
-    location.require(spark, TABLES)
+    location.require(spark, REQUIRED_TABLES)
     if location.warehouse is not None:
         create_views(spark, location)
         return

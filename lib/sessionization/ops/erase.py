@@ -22,6 +22,7 @@ from sessionization.ops.account_search import (
 )
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.ops.source_rows import refuse_rows_in_source
 from sessionization.ops.state_reader import StateReader
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import refuse_backlog
@@ -44,7 +45,7 @@ from sessionization.spark.tables.schemas import (
 )
 
 _MESSAGE_TABLES = (RAW_EVENTS, QUARANTINE)
-_REQUIRED_TABLES = (SESSION_CHANGES, SESSIONS, *_MESSAGE_TABLES)
+_REQUIRED_TABLES = (SESSION_CHANGES, SESSIONS, QUARANTINE)
 _SESSION_KEY = ("device_id", "session_id")
 _NO_LIMITS = EventTimeLimits(1 << 60, 1 << 60)
 _MESSAGE_COLUMNS = ("ingest_date", "ingested_at", "value")
@@ -85,7 +86,8 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
     checkpoint is locked meanwhile.
 
     Raises `ConfigurationError` without an account or without tables, `CheckpointError` as
-    `open_tables_exclusively` and `refuse_backlog` do, and `IncompleteWorkError` where another program changed a table.
+    `open_tables_exclusively` and `refuse_backlog` do, and `IncompleteWorkError` where another program changed a table,
+    or, without an archive, as `refuse_rows_in_source` does.
     """
     if not settings.account:
         msg = "--account is missing: give it, as in --account TEXT"
@@ -98,6 +100,11 @@ def erase(settings: EraseSettings, say: Say) -> Receipt:
         check_registry(spark, events)
         with explain_conflict("a table"):
             account_sessions = _find_sessions(spark, location, accounts)
+            if not _archives(spark, location, settings):
+                of_accounts = partial(
+                    _messages_of_accounts, accounts=accounts, account_sessions=account_sessions, events=events
+                )
+                refuse_rows_in_source(spark, events, of_accounts)
             _Erasure(spark, location, events, receipt, say, check_leases).erase(accounts, account_sessions)
         if settings.state.checkpoints is not None and (settings.state.checkpoints / SESSIONIZE / "state").is_dir():
             entries = StateReader(spark, settings.state.checkpoints).sessions()
@@ -155,7 +162,8 @@ class _Erasure:
         """
         location = self.location
         named = self.spark.createDataFrame([(account,) for account in accounts], "account_id string")
-        for table in _MESSAGE_TABLES:
+        message_tables = location.present(self.spark, _MESSAGE_TABLES)
+        for table in message_tables:
             messages = _messages(location.read(self.spark.read, table), accounts, account_sessions, self.events)
             change = "UPDATE SET value = NULL" if table is RAW_EVENTS else "DELETE"
             self._count(table, self._merge(table, messages, _equal(_MESSAGE_COLUMNS), change))
@@ -171,7 +179,7 @@ class _Erasure:
             self._count(table, nameless[table] + self._delete_matching(table, named, _ACCOUNT_COLUMN))
             if "_shown_end" in table.column_names:
                 self.receipt.unnamed += self._clear_account(table, named)
-        for table in (*_MESSAGE_TABLES, *tables):
+        for table in (*message_tables, *tables):
             self._purge(table)
 
     def _count(self, table: Table, rows: int) -> None:
@@ -212,6 +220,12 @@ class _Erasure:
         return count
 
 
+def _archives(spark: SparkSession, location: TableLocation, settings: EraseSettings) -> bool:
+    """Whether `raw_events` has the messages."""
+    checkpoints = settings.state.checkpoints
+    return location.exists(spark, RAW_EVENTS) if checkpoints is None else read_checkpoint(checkpoints).pinned.archives
+
+
 def _event_map(settings: EraseSettings) -> EventMap:
     checkpoints = settings.state.checkpoints
     remembered = None if checkpoints is None else read_checkpoint(checkpoints).events
@@ -219,16 +233,26 @@ def _event_map(settings: EraseSettings) -> EventMap:
 
 
 def _messages(messages: DataFrame, accounts: list[str], account_sessions: DataFrame, events: EventMap) -> DataFrame:
+    """The keys of the messages that name an account, and of its sessions' messages without an account."""
+    found = _messages_of_accounts(messages.select("stream", *_MESSAGE_COLUMNS), accounts, account_sessions, events)
+    return found.select(*_MESSAGE_COLUMNS).distinct()
+
+
+def _messages_of_accounts(
+    messages: DataFrame, accounts: list[str], account_sessions: DataFrame, events: EventMap
+) -> DataFrame:
     """The messages that name an account, in JSON or malformed text, and its sessions' messages without an account."""
-    parsed = parse(messages.select("stream", *_MESSAGE_COLUMNS), _NO_LIMITS, events)
+    parsed = parse(messages, _NO_LIMITS, events)
     is_readable = ~F.coalesce(F.col("reason").isin(*_UNREADABLE_REASONS), F.lit(False))
     value, keys = F.col("value"), Keys.of(events)
     text = message_text(messages.sparkSession, events)
     unreadable = malformed_text_names_account(value, accounts, keys)
-    if events.value == "avro":
+    if events.is_avro:
         unreadable |= frame_names_account(value, accounts)
     names = F.when(is_readable, json_names_account(text, accounts, keys)).otherwise(unreadable)
-    return _rows_of_accounts(parsed, accounts, account_sessions, names).select(*_MESSAGE_COLUMNS).distinct()
+    named = names | F.coalesce(F.col("account_id").isin(accounts), F.lit(False))
+    parsed = parsed.withColumn("names_account", F.coalesce(named, F.lit(False)))
+    return _rows_of_accounts(parsed, accounts, account_sessions, F.col("names_account"))
 
 
 def _equal(key: tuple[str, ...]) -> str:

@@ -27,6 +27,7 @@ from sessionization.spark.tables.schemas import (
     JOB_LEASE,
     QUARANTINE,
     RAW_EVENTS,
+    REQUIRED_TABLES,
     RETENTION_PROPERTIES,
     SESSION_CHANGES,
     SESSION_PREDICTIONS,
@@ -118,8 +119,8 @@ def maintain(settings: MaintainSettings, say: Say, stop: threading.Event) -> Non
     Raises `ConfigurationError` when the tables do not exist, `CheckpointError` as `open_tables_exclusively` does, and
     `IncompleteWorkError` at the end when a step failed.
     """
-    with open_tables_exclusively(settings, TABLES, say, stop) as (spark, location, check_leases):
-        tables = [*TABLES, *(table for table in _OPTIONAL_TABLES if location.exists(spark, table))]
+    with open_tables_exclusively(settings, REQUIRED_TABLES, say, stop) as (spark, location, check_leases):
+        tables = location.present(spark, (*TABLES, *_OPTIONAL_TABLES))
         found = {table.name: location.properties(spark, table) for table in tables}
         retentions_ms = {table.name: settings.retention_ms for table in tables}
         failures = []

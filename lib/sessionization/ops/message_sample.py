@@ -1,11 +1,11 @@
-"""A sample of the messages that the job will read: of the newest files, or of the newest records of its topics."""
+"""A sample of the messages that the job will read: of the newest files, records of topics, or rows of tables."""
 
 from collections.abc import Iterator
 from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from pyspark.sql import Row, SparkSession
+from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
@@ -18,6 +18,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.avro_messages import registry_of
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.input.message_lines import read_lines
+from sessionization.spark.input.source_tables import read_tables
 from sessionization.spark.input.stream_folders import ENDINGS, list_folder
 
 _NEW_MS = 10 * MINUTE_MS
@@ -28,6 +29,9 @@ def sample_messages(spark: SparkSession, settings: SessionizeSettings, most: int
     streams = settings.event_map.stream_names
     each = max(1, most // len(streams))
     found: list[Message] = []
+    if settings.source.type == "table":
+        messages = read_tables(spark, settings.event_map)
+        return [message for stream in streams for message in _rows(messages, stream, each)]
     for stream in streams:
         if settings.input_folder is None:
             found += _records(spark, settings, stream, each)
@@ -40,7 +44,7 @@ def sample_messages(spark: SparkSession, settings: SessionizeSettings, most: int
 
 def as_json(spark: SparkSession, events: EventMap, messages: list[Message]) -> tuple[list[Message], list[str]]:
     """The sample with its Avro decoded, if it can be, and a line about the schemas that are missing."""
-    if events.value is None:
+    if not events.is_avro:
         return messages, []
     from sessionization.avro.decoder import Decoder  # needs the extra
 
@@ -64,6 +68,19 @@ def _records(spark: SparkSession, settings: SessionizeSettings, topic: str, most
         rows = records.select("value", F.unix_millis("timestamp").alias("ms"), at).limit(most).collect()
         if rows:
             return [_message(topic, row) for row in rows]
+    return []
+
+
+def _rows(messages: DataFrame, stream: str, most: int) -> list[Message]:
+    """Rows that were ingested in the last minutes, or any where there are none."""
+    of_stream = messages.where(F.col("stream") == stream)
+    since = F.timestamp_millis(F.lit(wall_clock_ms() - _NEW_MS))
+    at = F.concat_ws(" ", F.lit("row of"), "ingested_at").alias("at")
+    ms = F.coalesce(F.unix_millis("ingested_at"), F.lit(0)).alias("ms")
+    for condition in (F.col("ingested_at") >= since, F.lit(True)):
+        rows = of_stream.where(condition).select("value", ms, at).limit(most).collect()
+        if rows:
+            return [_message(stream, row) for row in rows]
     return []
 
 

@@ -49,6 +49,7 @@ from sessionization.spark.input.file_taker import FileTaker
 from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.input.source import file_messages
+from sessionization.spark.input.source_tables import describe_source_tables
 from sessionization.spark.input.stream_folders import list_folder
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
@@ -86,7 +87,7 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
             stack.enter_context(session_for_uris(settings, say))
             spark = stack.enter_context(job_session(settings=settings))
         failed = [name for name, check in _checks(spark, settings, say).items() if not _passes(name, check, say)]
-        if {"input", "topics"}.isdisjoint(failed) and not _passes(
+        if {"input", "topics", "source tables"}.isdisjoint(failed) and not _passes(
             "messages", partial(check_messages, spark, settings, say), say
         ):
             failed.append("messages")
@@ -110,6 +111,8 @@ def _checks(spark: SparkSession, settings: SessionizeSettings, say: Say) -> dict
         checks["mode"] = check_mode
     if settings.source.type == "kafka":
         checks["topics"] = partial(check_topics_and_policy, spark, settings, say)
+    if settings.source.type == "table":
+        checks["source tables"] = partial(describe_source_tables, spark, settings)
     if settings.sink.type == "kafka":
         checks["output topic"] = partial(check_output_topic, spark, settings)
     checks["tables"] = partial(check_tables, spark, location)

@@ -38,7 +38,7 @@ def describe_sample(settings: SampleSettings, say: Say) -> None:
     Raises `ConfigurationError` where the file cannot be read, or no message in it is a valid event.
     """
     events = read_event_map(settings.events)
-    if events.value == "avro":
+    if events.is_avro:
         msg = f"--events {settings.events}: value: avro is read from topics: leave --sample out, and name the topics"
         raise ConfigurationError(msg)
     stream = _stream(settings, events)

@@ -1,8 +1,8 @@
 """What the sections of a settings file have in common."""
 
-from typing import Final
+from typing import Any, Final
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Discriminator
 from pydantic.config import JsonDict
 
 EVENTS: Final = "event map: what the messages mean; the name of one of the package, or a file (docs/your-own-events.md)"
@@ -22,3 +22,13 @@ class Section(BaseModel):
     """A part of the settings. Durations are milliseconds in code (`heartbeat_ms`) and text in a file (`heartbeat`)."""
 
     model_config = ConfigDict(frozen=True, extra="forbid", alias_generator=written_name)
+
+
+def kind_by(key: str, default: str) -> Discriminator:
+    """Choose the class of a section by the text of a key."""
+
+    def kind(section: Any) -> str:
+        text = getattr(section, key, None) if isinstance(section, Section) else section.get(key)
+        return default if text is None else str(text)
+
+    return Discriminator(kind)

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Any, Literal, Self
 
-from pydantic import BeforeValidator, Discriminator, Field, PrivateAttr, Tag, model_validator
+from pydantic import BeforeValidator, Field, PrivateAttr, Tag, model_validator
 
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange
@@ -11,25 +11,16 @@ from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.message_limits import EventTimeLimits
 from sessionization.settings.kafka_options import OUTPUT_TOPIC, KafkaOptions, check_output_topic
-from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section
+from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section, kind_by
 from sessionization.settings.state_settings import checkpoints_in_volume
 from sessionization.settings.table_location_settings import Location, TableLocationSettings, volume
+from sessionization.settings.table_source_settings import TableSource
 
 SHORTEST_REAL_TIME_MS = 5_000
 """Spark refuses a shorter batch in Real-Time Mode."""
 LANDING_VOLUME = "landing"
 """Where the input is in a schema of a catalog, unless the settings say otherwise."""
 PositiveDuration = Annotated[Duration, Field(ge=1)]
-
-
-def _kind_by(key: str, default: str) -> Discriminator:
-    """Choose the class of a section by the text of a key."""
-
-    def kind(section: Any) -> str:
-        text = getattr(section, key, None) if isinstance(section, Section) else section.get(key)
-        return default if text is None else str(text)
-
-    return Discriminator(kind)
 
 
 class FilesSource(Section):
@@ -52,7 +43,7 @@ class KafkaSource(Section):
     )
     starting_offsets: Literal["earliest", "latest"] = Field(
         "earliest",
-        description="kafka: where a new checkpoint begins; give the same at later starts, "
+        description="kafka, table: where a new checkpoint begins; give the same at later starts, "
         "which go on from where the last one was",
     )
     max_offsets_per_trigger: int = Field(
@@ -66,7 +57,7 @@ class KafkaSource(Section):
     )
     accept_data_loss: bool = Field(
         default=False,
-        description="kafka: go on where the brokers deleted messages before they were read; for one start",
+        description="kafka, table: go on where messages were deleted before they were read; for one start",
     )
 
 
@@ -207,12 +198,13 @@ class MonitoringSettings(Section):
 
 
 Source = Annotated[
-    Annotated[FilesSource, Tag("files")] | Annotated[KafkaSource, Tag("kafka")], _kind_by("type", "files")
+    Annotated[FilesSource, Tag("files")] | Annotated[KafkaSource, Tag("kafka")] | Annotated[TableSource, Tag("table")],
+    kind_by("type", "files"),
 ]
-Sink = Annotated[Annotated[TablesSink, Tag("tables")] | Annotated[TopicSink, Tag("kafka")], _kind_by("type", "tables")]
+Sink = Annotated[Annotated[TablesSink, Tag("tables")] | Annotated[TopicSink, Tag("kafka")], kind_by("type", "tables")]
 Pace = Annotated[
     Annotated[MicroBatchPace, Tag("micro-batch")] | Annotated[RealTimePace, Tag("real-time")],
-    _kind_by("mode", "micro-batch"),
+    kind_by("mode", "micro-batch"),
 ]
 
 
@@ -239,7 +231,8 @@ class SessionizeSettings(TableLocationSettings):
         folder = volume(settings.get("tables"), LANDING_VOLUME) if isinstance(settings, dict) else None
         if folder is None or not isinstance(source := settings.get("source", {}), dict):
             return settings
-        return settings | {"source": {"input": folder} | source} if source.get("type") != "kafka" else settings
+        is_files = source.get("type", "files") == "files"
+        return settings | {"source": {"input": folder} | source} if is_files else settings
 
     @model_validator(mode="after")
     def _read_events(self) -> Self:
@@ -249,11 +242,13 @@ class SessionizeSettings(TableLocationSettings):
     @model_validator(mode="after")
     def _check_sections_together(self) -> Self:
         msg = None
-        if isinstance(self.sink, TopicSink) and self.sink.output_topic in self.event_map.streams:
+        if isinstance(self.source, TableSource) and (stream := self.event_map.stream_without_table()):
+            msg = f"--source table: streams.{stream} of --events {self.events} has no table: name it (table: NAME)"
+        elif isinstance(self.sink, TopicSink) and self.sink.output_topic in self.event_map.streams:
             msg = f"--output-topic {self.sink.output_topic!r} is one of the inputs: give changes a topic of their own"
         elif isinstance(self.sink, TopicSink) and not isinstance(self.source, KafkaSource):
             msg = "--sink kafka needs --source kafka: add that and --bootstrap-servers, or leave it out"
-        elif self.event_map.value == "avro" and not isinstance(self.source, KafkaSource):
+        elif self.event_map.is_avro and not isinstance(self.source, KafkaSource):
             msg = f"--events {self.events}: value: avro needs --source kafka: add that and --bootstrap-servers"
         elif isinstance(self.pace, RealTimePace) and not isinstance(self.sink, TopicSink):
             msg = (
@@ -283,6 +278,11 @@ class SessionizeSettings(TableLocationSettings):
         """The source, which is Kafka."""
         assert isinstance(self.source, KafkaSource)
         return self.source
+
+    @property
+    def archives(self) -> bool:
+        """Whether `raw_events` gets every message."""
+        return not (isinstance(self.source, TableSource) and self.source.archive == "off")
 
     @property
     def output_topic(self) -> str:

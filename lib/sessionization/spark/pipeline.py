@@ -18,11 +18,12 @@ from pyspark.sql import functions as F
 from pyspark.sql.streaming import DataStreamWriter
 
 from sessionization.core.session_state import RulesInForce
-from sessionization.settings.sessionize_settings import KafkaSource
+from sessionization.settings.sessionize_settings import FilesSource
+from sessionization.settings.table_source_settings import TableSource
 from sessionization.spark.checkpoint.folder import ARCHIVE
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import parse, valid_events
-from sessionization.spark.input.source import read_messages
+from sessionization.spark.input.source import Begin, read_messages
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.event_text import pack_event
@@ -71,27 +72,27 @@ class Pipeline:
         return self.sinks.sessions(changes)  # -> sessions
 
     def _messages(self, every_ms: int | None) -> DataFrame:
-        """Stream the messages, as many per micro-batch as `every_ms` allows (`_max_offsets`); None for no bound."""
-        max_offsets = None if every_ms is None else self._max_offsets(every_ms)
-        return read_messages(
-            self.context.spark,
-            self.context.settings,
-            self.context.checkpoint.created_ms,
-            max_offsets,
-            self.initial_state.start_offsets,
-        )
+        """Stream the messages, as many per micro-batch as `every_ms` allows (`_most`); None for no bound."""
+        most = None if every_ms is None else self._most(every_ms)
+        initial = self.initial_state
+        begin = Begin(self.context.checkpoint.created_ms, initial.start_offsets, initial.first_versions)
+        return read_messages(self.context.spark, self.context.settings, most, begin)
 
-    def _max_offsets(self, every_ms: int) -> int | None:
-        """How many messages a micro-batch may read from Kafka if `every_ms` lies between two; None for files.
+    def _most(self, every_ms: int) -> int | None:
+        """How many messages of Kafka, or bytes of tables, a micro-batch may read if `every_ms` lies between two.
+
+        None for files.
 
         `archive` runs less often than `sessionize`, and reads as much: with `--trigger 1s` and
         `--max-offsets-per-trigger 1000` a micro-batch each 5 s reads at most 5,000.
         """
         settings = self.context.settings
-        if not isinstance(settings.source, KafkaSource):
+        source = settings.source
+        if isinstance(source, FilesSource):
             return None
+        most = source.max_bytes_per_trigger if isinstance(source, TableSource) else source.max_offsets_per_trigger
         period_ms = _REAL_TIME_OFFSETS_PERIOD_MS if self.context.is_real_time else settings.pace.trigger_ms
-        return settings.source.max_offsets_per_trigger * max(every_ms, period_ms) // period_ms
+        return most * max(every_ms, period_ms) // period_ms
 
     def _unmerged_changes(self) -> DataFrame:
         reader = self.context.spark.readStream.option("skipChangeCommits", "true")

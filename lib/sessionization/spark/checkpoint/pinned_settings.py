@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from sessionization.durations import format_duration
-from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
+from sessionization.settings.sessionize_settings import FilesSource, SessionizeSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,6 +20,8 @@ class PinnedSettings:
     mode: str
     output_topic: str
     """Fixed from the first change that is sent to the topic until changes go to the tables again."""
+    archive: str = "on"
+    """Checkpoints of the releases before have none."""
 
     @classmethod
     def of(cls, settings: SessionizeSettings, tables: str) -> "PinnedSettings":
@@ -30,12 +32,18 @@ class PinnedSettings:
             device_groups=settings.state.device_groups,
             max_clock_skew_ms=settings.rules.max_clock_skew_ms,
             max_event_age_ms=settings.rules.max_event_age_ms,
-            starting_offsets=settings.source.starting_offsets
-            if isinstance(settings.source, KafkaSource)
-            else "earliest",
+            starting_offsets="earliest"
+            if isinstance(settings.source, FilesSource)
+            else settings.source.starting_offsets,
             mode=settings.pace.mode,
             output_topic=settings.output_topic,
+            archive="on" if settings.archives else "off",
         )
+
+    @property
+    def archives(self) -> bool:
+        """Whether `raw_events` gets every message."""
+        return self.archive == "on"
 
     def options(self) -> dict[str, str]:
         """Return the fields as options and values of the command line."""
@@ -49,4 +57,5 @@ class PinnedSettings:
             "--starting-offsets": self.starting_offsets,
             "--mode": self.mode,
             "--output-topic": self.output_topic,
+            "--archive": self.archive,
         }

@@ -14,6 +14,8 @@ _EXCEPTION_LINE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exc
 _CONNECT_STACK = re.compile(r"\n+JVM stacktrace:\n[\w.$]+$", re.MULTILINE)
 """What Spark Connect adds to a message: the exception's bare name, which would count as the innermost cause."""
 _OWN_ERROR_PREFIX = re.compile(r"^sessionization\.errors\.\w+: ")
+_PREDICATE = re.compile(r" \(for example \w+ \(Map\(.*\)\)\)(?= in the source table)")
+"""What Delta quotes of a statement that changed a source table: the condition of an erasure names a player."""
 _MAX_CAUSE_LENGTH = 500
 # Causes that prevent the loading of a state whose files are intact.
 _NO_FILE_FAULT = r"No space left|quota|UNRELEASED|[Ii]nterrupted|[Tt]imeout|OutOfMemory|Too many open files|Permission"
@@ -69,6 +71,7 @@ def root_cause(text: str) -> str:
     text = _CONNECT_STACK.sub("", text)
     exception_lines = _EXCEPTION_LINE.findall(text)
     cause = _OWN_ERROR_PREFIX.sub("", exception_lines[-1] if exception_lines else text.strip().partition("\n")[0])
+    cause = _PREDICATE.sub("", cause)
     # The innermost cause, such as the end of a stream, then does not say that a file of the state is unreadable.
     is_file_fault = "[CANNOT_LOAD_STATE_STORE" in text and not re.search(_NO_FILE_FAULT, cause)
     if is_file_fault and not cause.startswith(_STATE_IS_DAMAGED):

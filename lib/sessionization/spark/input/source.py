@@ -1,7 +1,8 @@
-"""The source of messages: one DataFrame of unparsed messages, from files or Kafka."""
+"""The source of messages: one DataFrame of unparsed messages, from files, Kafka or Delta tables."""
 
 import re
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
 from pyspark.sql import DataFrame, SparkSession
@@ -13,6 +14,7 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.take_log import TAKE_ENDING, TAKES_FOLDER
 from sessionization.spark.input.file_taker import MOST_FILES
 from sessionization.spark.input.kafka_source import kafka_messages
+from sessionization.spark.input.source_tables import Versions, stream_tables
 from sessionization.spark.input.stream_folders import ENDINGS, is_message_file
 from sessionization.spark.input.taken_lines import SCHEMA, read_taken_files
 from sessionization.spark.input.topic_offsets import Offsets
@@ -26,21 +28,26 @@ _LATEST_INGEST_TIME = "2261-12-31T00:00:00Z"
 _LATEST_MS = 1 << 50
 
 
-def read_messages(
-    spark: SparkSession,
-    settings: SessionizeSettings,
-    created_ms: int,
-    max_offsets: int | None,
-    starts: Offsets | None = None,
-) -> DataFrame:
-    """Stream the messages of the configured source; `kafka_messages` has the arguments.
+@dataclass(frozen=True, slots=True)
+class Begin:
+    """Where a new checkpoint begins to read: the arguments of `kafka_messages` and `stream_tables`."""
+
+    created_ms: int
+    offsets: Offsets | None = None
+    versions: Versions = field(default_factory=dict)
+
+
+def read_messages(spark: SparkSession, settings: SessionizeSettings, most: int | None, begin: Begin) -> DataFrame:
+    """Stream the messages of the configured source, at most so many messages of topics, or bytes of tables, at once.
 
     Returns:
         The columns of `quarantine` but `reason`: `stream`, `partition`, `offset`, `file`, `ingested_at` (within 1970
         to 2261), `value` binary, `ingest_date` (of the micro-batch's clock, which is the job's own), `value_bytes`.
     """
     if settings.source.type == "kafka":
-        return _with_own_date(kafka_messages(spark, settings, created_ms, max_offsets, starts))
+        return _with_own_date(kafka_messages(spark, settings, begin.created_ms, most, begin.offsets))
+    if settings.source.type == "table":
+        return _with_own_date(stream_tables(spark, settings, most, begin.versions))
     assert settings.input_folder is not None
     log_folder, streams = settings.state.checkpoints / TAKES_FOLDER, settings.event_map.stream_names
     return file_messages(spark, settings.input_folder, streams, log_folder)

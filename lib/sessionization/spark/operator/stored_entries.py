@@ -55,15 +55,17 @@ def decode_entry(value: StateValue, label_count: int = 0) -> SessionState:
 
     Labels that were stored before the job had all of its `label_count` columns are filled up with None.
     """
-    fields, stored_labels = split_labels(value)
-    filled: Sequence[Any] = (*fields, *_NULLS[len(fields) :])
-    known: Labels = tuple(stored_labels or ())
-    labels = known + (None,) * (label_count - len(known))
+    fields: Sequence[Any] = value
+    labels: Labels = ()
+    if label_count:
+        fields, stored_labels = split_labels(value)
+        known: Labels = tuple(stored_labels or ())
+        labels = known + (None,) * (label_count - len(known))
     try:
         (
             status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision,
             foreground_s, since_ms, closing_order,
-        ) = filled  # fmt: skip
+        ) = fields  # fmt: skip
         match status:
             case "live":
                 return Live(started_ms, opened_ms, account_id, platform, labels)
@@ -92,7 +94,7 @@ def decode_entry(value: StateValue, label_count: int = 0) -> SessionState:
 
 def encode_entry(entry: SessionState) -> StateValue:
     """Write a `StateValue`."""
-    labels = [list(entry.labels)] if any(label is not None for label in entry.labels) else []
+    labels = [list(entry.labels)] if entry.labels and any(label is not None for label in entry.labels) else []
     match entry:
         case Live():
             return (
@@ -129,7 +131,14 @@ def decode_entries(stored: Iterable[StoredEntry], label_count: int = 0) -> dict[
 
     Raises `ValueError` for an unknown status or reason, and for too many fields.
     """
-    return {session_id: decode_entry(tuple(value), label_count) for session_id, *value in stored}
+    if not label_count:
+        return {session_id: decode_entry((*value, *_NULLS[len(value) :])) for session_id, *value in stored}
+    decoded = {}
+    for session_id, *value in stored:
+        fields, labels = split_labels(value)
+        filled = (*fields, *_NULLS[len(fields) :], *([] if labels is None else [labels]))
+        decoded[session_id] = decode_entry(filled, label_count)
+    return decoded
 
 
 def encode_entries(entries: Mapping[SessionId, SessionState | None]) -> dict[SessionId, StateValue | None]:

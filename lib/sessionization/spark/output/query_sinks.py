@@ -8,6 +8,7 @@ from pyspark.sql.streaming import DataStreamWriter, StreamingQuery
 
 from sessionization.spark.checkpoint.backlog import first_unread_version
 from sessionization.spark.checkpoint.folder import ARCHIVE, ROLLUP, SESSIONIZE
+from sessionization.spark.input import source_tables
 from sessionization.spark.input.kafka_source import client_options
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.output import changes_topic, real_time
@@ -42,9 +43,19 @@ class QuerySinks:
 
     def archive(self, parsed: DataFrame) -> DataStreamWriter:
         """Append parsed messages to `raw_events` and `quarantine`."""
-        return self._write(
-            parsed, ArchiveSink(self._sink_context(ARCHIVE), skips=self._context.settings.event_map.skips)
+        settings, versions_read = self._context.settings, None
+        if settings.source.type == "table":
+            query = self._context.checkpoint.folder / ARCHIVE
+            versions_read = partial(
+                source_tables.versions_read, query, streams=source_tables.in_order(settings.event_map)
+            )
+        sink = ArchiveSink(
+            self._sink_context(ARCHIVE),
+            skips=settings.event_map.skips,
+            archives=settings.archives,
+            versions_read=versions_read,
         )
+        return self._write(parsed, sink)
 
     def changes(self, changes: DataFrame) -> DataStreamWriter:
         """Append the operator's output to `session_changes`, or send it to the topic."""

@@ -120,4 +120,5 @@ class RollupSink(Sink):
         except CheckpointError as error:
             _log.warning("the logs were not cleaned up: %s", error)
             return
-        delete_old_log_entries(spark, self.context.location, TABLES, first_unread)
+        location = self.context.location
+        delete_old_log_entries(spark, location, location.present(spark, TABLES), first_unread)

@@ -2,7 +2,7 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 
 from pyspark.sql import DataFrame, Row, SparkSession
@@ -53,8 +53,14 @@ _MESSAGE_COUNTS = (
     INGEST_INSTANTS,
 )
 _SKIPPED_COUNT = (f"count_if(reason = '{SKIPPED}') AS skipped",)
-FIRST_TABLE_BY_QUERY = {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS}
-"""The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table."""
+
+
+def first_table_by_query(*, archives: bool) -> dict[str, Table]:
+    """The table that each query appends to first. A checkpoint that fits has started every micro-batch in that table.
+
+    `archives` tells whether `raw_events` gets the messages.
+    """
+    return {SESSIONIZE: SESSION_CHANGES, ARCHIVE: RAW_EVENTS if archives else QUARANTINE}
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,14 +210,21 @@ class ArchiveSink(Sink):
 
     skips: bool = False
     """Whether the event map skips events. Those are counted, and are not in `quarantine`."""
+    archives: bool = True
+    """Whether `raw_events` gets the messages."""
+    versions_read: Callable[[int], Mapping[str, int]] | None = None
+    """Of a source of tables the version of each stream's table that a micro-batch has reached: its rows' `offset`."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = batch.selectExpr(*_MESSAGE_COUNTS, *(_SKIPPED_COUNT if self.skips else ())).first()
         assert counts is not None
         counted_ms, skipped = wall_clock_ms(), counts.skipped if self.skips else None
         quarantined = counts.quarantined - (skipped or 0)
+        if self.versions_read is not None:
+            reached = [F.lit(part) for pair in self.versions_read(batch_id).items() for part in pair]
+            batch = batch.withColumn("offset", F.create_map(*reached)[F.col("stream")].cast("bigint"))
         for table, rows, count in (
-            (RAW_EVENTS, batch, counts.rows_in),
+            (RAW_EVENTS, batch, counts.rows_in if self.archives else 0),
             (QUARANTINE, batch.where(f"reason != '{SKIPPED}'"), quarantined),
         ):
             if count:

@@ -7,7 +7,7 @@ from typing import Any
 
 import numpy as np
 import pyarrow as pa  # type: ignore[import-untyped]
-from pyspark.sql import DataFrame
+from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.pandas.types import from_arrow_schema
 
 from sessionization.core.heartbeat_grid import grid_for_key
@@ -15,11 +15,14 @@ from sessionization.core.session_state import Rules
 from sessionization.event_map.model import EventMap
 from sessionization.message_limits import EventTimeLimits
 from sessionization.spark.checkpoint.state_layout import StateLayout
+from sessionization.spark.input import source_tables
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.output_rows import label_columns
 from sessionization.spark.replay.device_replay import replay
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import RAW_EVENTS
 
 _CHANGE_SCHEMA = pa.schema(
     [
@@ -47,13 +50,30 @@ def _schema(layout: StateLayout) -> pa.Schema:
     return _CHANGE_SCHEMA.set(at, pa.field("session_id", pa.string())) if layout.has_text_ids else _CHANGE_SCHEMA
 
 
+def archived_messages(
+    spark: SparkSession,
+    location: TableLocation,
+    events: EventMap,
+    *,
+    archives: bool,
+    versions: source_tables.Versions | None = None,
+) -> DataFrame:
+    """The messages that were read: `raw_events`, or where nothing is archived, the source tables (`read_tables`).
+
+    `versions` are those of the source tables, by default the newest.
+    """
+    if archives:
+        return location.read(spark.read, RAW_EVENTS)
+    return source_tables.read_tables(spark, events, versions)
+
+
 def read_events(
     messages: DataFrame, limits: EventTimeLimits, events: EventMap, labels: Sequence[str] = ()
 ) -> DataFrame:
     """The valid events among archived messages, as the stream parses them.
 
     Args:
-        messages: rows of `raw_events`.
+        messages: rows of `archived_messages`.
         limits: the bounds on event time.
         events: what the messages mean.
         labels: the label columns.

@@ -27,19 +27,21 @@ _PLATFORMS = "known_platform"
 _LABEL_COMMENT = "as the event map says: of the Start, or of the End where the Start had none"
 
 
-def refuse_missing_tables(spark: SparkSession, location: TableLocation, session_id_type: str = "bigint") -> None:
+def refuse_missing_tables(
+    spark: SparkSession, location: TableLocation, session_id_type: str = "bigint", tables: Sequence[Table] = TABLES
+) -> None:
     """Check the tables to take over.
 
     Raises `ConfigurationError` where one is missing or has session ids of another type, and `CheckpointError` where one
     has the layout of another release.
     """
-    if missing := location.missing(spark, TABLES):
+    if missing := location.missing(spark, tables):
         msg = (
             f"--from-sessions needs the tables of an earlier job: {location} lacks {', '.join(missing)}; "
             "leave it out for a first start, or give the location that they are in"
         )
         raise ConfigurationError(msg)
-    location.refuse_other_layout(spark, TABLES)
+    location.refuse_other_layout(spark, tables)
     if (found := location.session_id_type(spark)) != session_id_type:
         msg = (
             f"--from-sessions: the session ids in {location} are of type {found}, and those of --events of type "
@@ -48,33 +50,39 @@ def refuse_missing_tables(spark: SparkSession, location: TableLocation, session_
         raise ConfigurationError(msg)
 
 
-def take_over(spark: SparkSession, location: TableLocation, owner: str) -> None:
+def take_over(spark: SparkSession, location: TableLocation, owner: str, tables: Sequence[Table] = TABLES) -> None:
     """Make `owner` the checkpoint that owns all tables. The previous owner is refused from then on."""
-    for table in TABLES:
+    for table in tables:
         if location.properties(spark, table).get(OWNER_PROPERTY) != owner:
             spark.sql(location.set_properties_sql(table, {OWNER_PROPERTY: owner}))
 
 
 def create_tables(
-    spark: SparkSession, location: TableLocation, *, owner: str, may_create: bool, session_id_type: str = "bigint"
+    spark: SparkSession,
+    location: TableLocation,
+    *,
+    owner: str,
+    session_id_type: str | None = "bigint",
+    tables: Sequence[Table] = TABLES,
 ) -> None:
     """Create the tables that are missing, and check that the others belong to the checkpoint `owner`.
+
+    None for `session_id_type` means that all must exist.
 
     Creates one new table before the others: if two jobs start at the same moment, only one of them creates it, and the
     other is refused before it creates any table.
 
     Raises `ConfigurationError` where the tables cannot be created. Raises `CheckpointError` where a table belongs to
     another checkpoint, has the layout of another release, or is missing although its checkpoint has been used
-    (`may_create` is false).
+    (there is no `session_id_type`).
     """
-    first, *others = TABLES
-    create_with = session_id_type if may_create else None
-    if may_create:
-        _create_or_check(spark, location, first, owner, create_with)
+    first, *others = tables
+    if session_id_type is not None:
+        _create_or_check(spark, location, first, owner, session_id_type)
     else:
-        others = list(TABLES)
-    with ThreadPoolExecutor(len(TABLES)) as pool:
-        checks = [pool.submit(_create_or_check, spark, location, table, owner, create_with) for table in others]
+        others = list(tables)
+    with ThreadPoolExecutor(len(tables)) as pool:
+        checks = [pool.submit(_create_or_check, spark, location, table, owner, session_id_type) for table in others]
     for check in checks:
         check.result()
 

@@ -26,7 +26,7 @@ from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.schemas import (
     FIRST_START,
     LAYOUT_PROPERTY,
-    RAW_EVENTS,
+    QUARANTINE,
     SESSION_CHANGES,
     SESSIONS,
     Table,
@@ -50,7 +50,7 @@ _NOT_FOUND = {
     "TABLE_OR_VIEW_NOT_FOUND",
 }
 """The conditions of Spark 4.2 and Delta 4.4 for what does not exist."""
-_ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, RAW_EVENTS)
+_ONE_TABLE_PER_QUERY = (SESSION_CHANGES, SESSIONS, QUARANTINE)
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +104,10 @@ class TableLocation:
     def missing(self, spark: SparkSession, tables: Iterable[Table]) -> list[str]:
         """The names of the tables that do not exist."""
         return [table.name for table in tables if not self.exists(spark, table)]
+
+    def present(self, spark: SparkSession, tables: Iterable[Table]) -> list[Table]:
+        """The tables that exist."""
+        return [table for table in tables if self.exists(spark, table)]
 
     def require(self, spark: SparkSession, tables: Sequence[Table]) -> None:
         """Raises `ConfigurationError` where one of the tables does not exist, or as `refuse_other_layout` does."""

@@ -28,7 +28,7 @@ def fold_by_session(changes: DataFrame, labels: Sequence[str] = ()) -> DataFrame
     """Fold changes into the inputs of each session's row: the smallest Start, the greatest end, the newest clock.
 
     A session's row is a function of these four columns, and each is a minimum or a maximum. Order and repetition
-    of the changes therefore do not matter. Spark compares structs field by field, nulls first.
+    of the changes therefore do not matter. Spark compares structs field by field, nulls first; of Starts, nulls last.
 
     Args:
         changes: rows of `session_changes`, without heartbeats.
@@ -38,10 +38,11 @@ def fold_by_session(changes: DataFrame, labels: Sequence[str] = ()) -> DataFrame
         `device_id`, `session_id`, `started_at`, `_first_start`, `_shown_end`, `updated_at`.
     """
     ranked = changes.withColumn("rank", F.expr(_RANK))
-    first_start, shown_end = F.struct(*FIRST_START, *labels), F.struct(*_SHOWN_END, *labels)
+    start, shown_end = F.struct(*FIRST_START, *labels), F.struct(*_SHOWN_END, *labels)
+    first_start = F.min_by(start, F.when(F.col("change") == "started", _nulls_last(start, labels)))
     return ranked.groupBy("device_id", "session_id").agg(
         F.min("started_at").alias("started_at"),
-        F.min(F.when(F.col("change") == "started", first_start)).alias("_first_start"),
+        first_start.alias("_first_start"),
         F.max(F.when(F.col("change") == "ended", shown_end)).alias("_shown_end"),
         F.max("processed_at").alias("updated_at"),
     )
@@ -97,9 +98,10 @@ def merge_folded(spark: SparkSession, location: TableLocation, folded: DataFrame
     Returns:
         The counts `num_inserted_rows` and `num_updated_rows`, among others.
     """
+    labels = _labels_of(folded)
     merged = {
         "started_at": F.least("t.started_at", "s.started_at"),
-        "_first_start": F.least("t._first_start", "s._first_start"),
+        "_first_start": _first_start(F.col("t._first_start"), F.col("s._first_start"), labels),
         "_shown_end": F.greatest("t._shown_end", "s._shown_end"),
         "updated_at": F.greatest("t.updated_at", "s.updated_at"),
     }
@@ -111,7 +113,6 @@ def merge_folded(spark: SparkSession, location: TableLocation, folded: DataFrame
     is_same_session = F.col("t._part") >= since  # the live part is greater than any day
     for name, key in keys.items():
         is_same_session &= F.col(f"t.{name}") == key
-    labels = _labels_of(folded)
     counts = (
         location.delta_table(spark, SESSIONS)
         .alias("t")
@@ -183,6 +184,17 @@ def to_session_rows(folded: DataFrame) -> DataFrame:
     columns = session_columns(folded_columns, labels)
     shown = [columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names]
     return folded.select(*shown, *(columns[_quoted(name)].alias(name) for name in labels))
+
+
+def _first_start(known: Column, new: Column, labels: Sequence[str]) -> Column:
+    """The smaller of two Starts, of which either may be null."""
+    is_smaller = new.isNotNull() & (_nulls_last(new, labels) < _nulls_last(known, labels))
+    return F.when(known.isNull() | is_smaller, new).otherwise(known)
+
+
+def _nulls_last(start: Column, labels: Sequence[str]) -> Column:
+    """What orders Starts: their fields, nulls last."""
+    return F.struct(*(part for name in (*FIRST_START, *labels) for part in (start[name].isNull(), start[name])))
 
 
 def _labels_of(folded: DataFrame) -> list[str]:

@@ -126,6 +126,8 @@ FIRST_START = ("started_at", "account_id", "platform")
 SKIPPED_COLUMN = Column("skipped", "bigint", "archive: events that the event map skips")
 """Added to `stream_progress` at the first start with a map that skips events."""
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
+REQUIRED_TABLES = tuple(table for table in TABLES if table is not RAW_EVENTS)
+"""Those of every job: with `--archive off` there is no `raw_events`."""
 BACKFILL = Table("sessions_backfill", SESSIONS.columns)
 """Not in `TABLES`: the job backfill, not the stream, writes it, without partitions."""
 JOB_LEASE = _read("job_lease")

@@ -28,10 +28,7 @@ def create_views(spark: SparkSession, location: TableLocation, names: Iterable[s
             statement = read_statement("views", name)
             spark.sql(fill_in(statement, location.sql_name, **_values(heartbeat_ms, labels)))
         return
-    tables = [table.name for table in TABLES]
-    if location.exists(spark, SESSION_PREDICTIONS):
-        tables.append(SESSION_PREDICTIONS.name)
-    for name in tables:
+    for name in (table.name for table in location.present(spark, (*TABLES, SESSION_PREDICTIONS))):
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {location.sql_name(name)}")
     for name in names:
         spark.sql(session_view_sql(name, location.sql_name, heartbeat_ms, labels))

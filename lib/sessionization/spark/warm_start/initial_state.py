@@ -1,9 +1,10 @@
 """Seed a checkpoint from the tables, after the previous one was lost or had other device groups."""
 
 import json
-from dataclasses import dataclass
+from dataclasses import dataclass, field, replace
+from functools import reduce
 
-from pyspark.sql import DataFrame, SparkSession
+from pyspark.sql import Column, DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc, wall_clock_ms
@@ -11,22 +12,23 @@ from sessionization.durations import DAY_MS
 from sessionization.errors import CheckpointError
 from sessionization.files import remove_tree, write_atomically
 from sessionization.hadoop_path import AnyPath
-from sessionization.message_limits import EventTimeLimits
+from sessionization.message_limits import SKIPPED, EventTimeLimits
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE, Checkpoint
 from sessionization.spark.checkpoint.spark_logs import newest_committed_batch, newest_started_batch
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.engine.newest import newest_update_ms
-from sessionization.spark.input.parse import event_types
+from sessionization.spark.input.parse import event_types, parse
 from sessionization.spark.input.source import glob_escaped
+from sessionization.spark.input.source_tables import Versions
 from sessionization.spark.input.topic_offsets import Offsets, parse_offsets
 from sessionization.spark.job_context import JobContext
 from sessionization.spark.operator.processor import GROUPING_KEY
 from sessionization.spark.operator.seed import pack_seed
-from sessionization.spark.replay.archived_events import read_events
+from sessionization.spark.replay.archived_events import archived_messages, read_events
 from sessionization.spark.replay.micro_batch_clock import stream_clock
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, SESSIONS
-from sessionization.spark.warm_start import read_position
+from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSIONS
+from sessionization.spark.warm_start import read_position, table_starts
 from sessionization.spark.warm_start.remembered_state import (
     IS_ENTRY,
     MemorySpan,
@@ -52,6 +54,7 @@ class InitialState:
         start_offsets: the first topic offsets to read.
         changes_version: the version of `session_changes` up to which `sessions` shows all changes. Without it the
             rollup begins with the whole table.
+        first_versions: the first versions of source tables to read.
         unread_events: a stream of the events that the previous job had archived and not applied, in the columns
             `parse.EVENT_COLUMNS`; None for a checkpoint that began without tables.
     """
@@ -60,13 +63,16 @@ class InitialState:
     start_offsets: Offsets | None = None
     changes_version: int | None = None
     unread_events: DataFrame | None = None
+    first_versions: Versions = field(default_factory=dict)
 
 
 NO_INITIAL_STATE = InitialState()
 
 
 def warm_start(context: JobContext) -> InitialState:
-    """The initial state of a checkpoint that was created with `--from-sessions`; empty for any other checkpoint.
+    """The initial state of a checkpoint that was created with `--from-sessions`.
+
+    For any other checkpoint it is empty, but for the first versions of source tables.
 
     Creates the state once, before any query has started a micro-batch, and stores it, because a repeated start must use
     the same sessions, events and offsets. A later start that finds the first micro-batch of `sessionize` committed
@@ -79,8 +85,9 @@ def warm_start(context: JobContext) -> InitialState:
     that the tables lack. Raises `CheckpointError` where the stored offsets cannot be read.
     """
     spark, settings, checkpoint, location = context.spark, context.settings, context.checkpoint, context.location
+    first_versions = table_starts.first_versions(context) if settings.source.type == "table" else {}
     if not checkpoint.is_warm:
-        return NO_INITIAL_STATE
+        return replace(NO_INITIAL_STATE, first_versions=first_versions)
     seed_folder, unread_folder = checkpoint.folder / _SEED_FOLDER, checkpoint.folder / _UNREAD_FOLDER
     starts_file = checkpoint.folder / _STARTS_FILE
     starts: Offsets | None = None
@@ -92,11 +99,11 @@ def warm_start(context: JobContext) -> InitialState:
             read_position.refuse_files_already_read(
                 spark, settings.input_folder, settings.event_map.stream_names, location
             )
-        else:
+        elif settings.source.type == "kafka":
             starts = read_position.next_offsets(context)
             write_atomically(starts_file, json.dumps(starts))
         changes_version = merge_recent_changes(context)
-        store_remembered_state(context, seed_folder, unread_folder)
+        store_remembered_state(context, seed_folder, unread_folder, first_versions)
     elif settings.source.type == "kafka" and not _have_started(checkpoint):
         starts = _read_starts(starts_file)
     seed: DataFrame | None = None
@@ -105,7 +112,8 @@ def warm_start(context: JobContext) -> InitialState:
     elif seed_folder.exists():
         spark.createDataFrame([], _unread_type(checkpoint.layout)).write.mode("overwrite").parquet(str(unread_folder))
         remove_tree(seed_folder)  # which may leave a part, until a later start
-    return InitialState(seed, starts, changes_version, _stream_unread(spark, unread_folder, checkpoint.layout))
+    unread = _stream_unread(spark, unread_folder, checkpoint.layout)
+    return InitialState(seed, starts, changes_version, unread, first_versions)
 
 
 def merge_recent_changes(context: JobContext) -> int:
@@ -128,8 +136,12 @@ def merge_recent_changes(context: JobContext) -> int:
     return version
 
 
-def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_folder: AnyPath) -> None:
+def store_remembered_state(
+    context: JobContext, seed_folder: AnyPath, unread_folder: AnyPath, first_versions: Versions
+) -> None:
     """Store the state of the previous job's newest micro-batch, and the events that only `archive` had read.
+
+    Where nothing is archived, those are the rows of the source tables before the first versions.
 
     Heartbeats continue after that micro-batch. Its Ends that wait for their Start are in the state.
     """
@@ -139,9 +151,14 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
     clock = stream_clock(spark, location, span.changes_since_ms, wall_clock_ms())
     recent = recent_changes(location.read(spark.read, SESSION_CHANGES), span)
     since = F.timestamp_millis(F.lit(span.ingested_since_ms(clock)))
-    messages = location.read(spark.read, RAW_EVENTS).where(F.col("ingested_at") >= since)
+    versions = {stream: version - 1 for stream, version in first_versions.items() if version is not None}
+    archived = archived_messages(
+        spark, location, settings.event_map, archives=settings.archives, versions=versions
+    ).where(F.col("ingested_at") >= since)
     limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
-    events = without_change(read_events(messages, limits, settings.event_map, layout.labels), recent)
+    if not settings.archives:
+        quarantine_unread(context, archived, limits)
+    events = without_change(read_events(archived, limits, settings.event_map, layout.labels), recent)
     entries = stored_entries(location.read(spark.read, SESSIONS), recent, location.labels(spark))
     state = remembered_state(entries, events, clock, span, layout).persist()
     try:
@@ -158,6 +175,22 @@ def store_remembered_state(context: JobContext, seed_folder: AnyPath, unread_fol
         )
     finally:
         state.unpersist()
+
+
+def quarantine_unread(context: JobContext, messages: DataFrame, limits: EventTimeLimits) -> None:
+    """Append to `quarantine` what is no valid event of these messages, and not there yet.
+
+    `archive` begins after them.
+    """
+    events, position = context.settings.event_map, ["stream", "ingested_at", "value"]
+    known = context.location.read(context.spark.read, QUARANTINE).select(
+        *(F.col(name).alias(f"_{name}") for name in position)
+    )
+    is_same = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in position))
+    invalid = parse(messages, limits, events).where(f"reason != '{SKIPPED}'").join(known, is_same, "left_anti")
+    context.check_lease()
+    rows = invalid.withColumn("ingest_date", F.to_date(F.current_timestamp()))
+    context.location.append(rows.select(*QUARANTINE.column_names), QUARANTINE)
 
 
 def _unread_type(layout: StateLayout) -> str:

@@ -1,0 +1,138 @@
+"""A topic of Avro messages: the schema changes while the job runs, the registry goes away, and messages are broken."""
+
+import time
+from pathlib import Path
+
+import pytest
+from confluent_kafka import Producer
+from pyspark.sql import SparkSession
+
+from sessionization.backfill.backfill_job import backfill
+from sessionization.backfill.backfill_settings import BackfillSettings
+from sessionization.core.session_state import Rules
+from sessionization.errors import ConfigurationError
+from sessionization.ops.preflight import check_messages
+from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization_laptop.broker import Broker
+from tests.support.accounts import unaccounted
+from tests.support.avro_lobby import FIRST, SCHEMAS, SECOND, content, framed, map_text
+from tests.support.avro_wire import frame
+from tests.support.checkpoints import committed_offsets
+from tests.support.evening import Evening, place_in_evening
+from tests.support.event_maps import LOBBY
+from tests.support.harness import pending_ends
+from tests.support.in_process import RunningJob, job_running
+from tests.support.oracle import build_oracle
+from tests.support.schema_registry import SchemaRegistry
+from tests.support.settings import settings_of
+from tests.support.tables import differences, read_tables
+from tests.support.topics import Topics
+from tests.support.wire import lines_of
+
+pytestmark = pytest.mark.spark
+
+STREAMS, PARTITIONS, GROUPS = ("rooms", "halls"), 2, 8
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=60_000, late_retention_ms=10_000)
+AWAY_S = 3
+
+
+def evening(folder: Path) -> list[tuple[str, int, bytes]]:
+    """The messages of a dirty evening that ends now, in JSON: stream, time of arrival, message."""
+    (folder / "json.yml").write_text(LOBBY)
+    staging, ends_ms = folder / "staging", time.time_ns() // 1_000_000
+    Evening(staging, ends_ms, seed=6, events=str(folder / "json.yml"), live=40, rate=8, duration="60s", dirt=0.3)
+    files = sorted(staging.glob("*/*.json"), key=place_in_evening)
+    return [
+        (file.parent.name, file.stat().st_mtime_ns // 1_000_000, line)
+        for file in files
+        for line in lines_of(file.read_bytes())
+    ]
+
+
+def test_an_evening_of_avro_is_that_of_the_second_implementation(spark: SparkSession, tmp_path: Path) -> None:
+    with Broker(tmp_path / "broker") as broker, SchemaRegistry() as registry:
+        broker.create_topics(dict.fromkeys(STREAMS, PARTITIONS))
+        (tmp_path / "avro.yml").write_text(map_text(registry.url))
+        settings = settings_of(
+            SessionizeSettings,
+            source="kafka", bootstrap_servers=broker.bootstrap_servers, events=str(tmp_path / "avro.yml"), mlflow="off",
+            warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints", device_groups=GROUPS,
+            heartbeat="2s", session_timeout="60s", late_retention="10s", archive_every="2s", rollup_every="2s",
+        )  # fmt: skip
+        topics = Topics(broker.bootstrap_servers, PARTITIONS, STREAMS)
+        registry.add(FIRST, SCHEMAS[FIRST])
+        messages = evening(tmp_path)
+        at = len(messages) // 2
+        produce(broker, messages[:at], FIRST)
+        refused_while_the_registry_is_away(settings, registry)
+        with job_running(settings) as job:
+            wait_until_read(job, settings, topics)
+            registry.stop()
+            produce(broker, messages[at : at + 50], FIRST)
+            produce(broker, messages[at + 50 :], SECOND)
+            broken = produce_broken(broker, messages[0][1])
+            time.sleep(AWAY_S)
+            registry.add(SECOND, SCHEMAS[SECOND])
+            registry.start()
+            wait_until_read(job, settings, topics)
+        events = content(registry.url)
+        with topics.records() as records:
+            oracle = build_oracle(tmp_path / "checkpoints", RULES, records, groups=GROUPS, events=events)
+        tables = read_tables(tmp_path / "warehouse")
+        assert differences(oracle, tables, tmp_path / "checkpoints") == []
+        assert unaccounted(tables, pending_ends(oracle), events) == []
+        quarantined = {row["value"]: row["reason"] for row in tables["quarantine"]}
+        assert {message: quarantined[message] for message in broken} == dict.fromkeys(broken, "malformed_json")
+        framed_values = [row["value"] for row in tables["raw_events"] if (row["value"] or b"").startswith(b"\0")]
+        assert len(framed_values) > 0.8 * len(messages)
+        assert {int.from_bytes(value[1:5], "big") for value in framed_values} >= {FIRST, SECOND}
+
+        preflight_says_what_the_map_understands(spark, settings)
+        the_archive_gives_the_same_sessions(settings)
+
+
+def produce(broker: Broker, messages: list[tuple[str, int, bytes]], schema_id: int) -> None:
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for stream, at_ms, line in messages:
+        producer.produce(stream, framed(line, schema_id), key=str(len(line)), timestamp=at_ms)
+    assert producer.flush(30) == 0
+
+
+def produce_broken(broker: Broker, at_ms: int) -> list[bytes]:
+    """Send what cannot be decoded: without a value, with a schema that the registry lacks, with half a frame."""
+    broken = [frame(FIRST, b""), frame(8, b"\2\2"), b"\0\0\0", frame(SECOND, b"\xff" * 20)]
+    producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
+    for value in broken:
+        producer.produce("halls", value, timestamp=at_ms)
+    assert producer.flush(30) == 0
+    return broken
+
+
+def refused_while_the_registry_is_away(settings: SessionizeSettings, registry: SchemaRegistry) -> None:
+    registry.stop()
+    with (
+        pytest.raises(ConfigurationError, match=f"^schema_registry {registry.url} does not answer"),
+        job_running(settings) as job,
+    ):
+        job.future.result(60)
+    assert not (settings.state.checkpoints.parent / "warehouse" / "session_changes").exists()
+    registry.start()
+
+
+def wait_until_read(job: RunningJob, settings: SessionizeSettings, topics: Topics) -> None:
+    ends = topics.ends()
+    queries = [settings.state.checkpoints / name for name in ("sessionize", "archive")]
+    job.wait_for(lambda: all(committed_offsets(query) == ends for query in queries), "all input is read")
+
+
+def preflight_says_what_the_map_understands(spark: SparkSession, settings: SessionizeSettings) -> None:
+    lines: list[str] = []
+    assert " are events" in check_messages(spark, settings, lines.append)
+    assert lines[0] == "         messages: no schema that can be read has the id 8"
+
+
+def the_archive_gives_the_same_sessions(settings: SessionizeSettings) -> None:
+    lines: list[str] = []
+    places = {"warehouse": settings.tables.warehouse, "checkpoints": settings.state.checkpoints}
+    backfill(settings_of(BackfillSettings, places, verify=True), lines.append)
+    assert lines[-1].endswith(" sessions, all the same"), lines
