@@ -9,7 +9,8 @@ from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sessionization.errors import ConfigurationError
-from sessionization.event_map.model import CONSTANT, FROM_A_FIELD, PAGE, EventMap
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.parts import CONSTANT, FROM_A_FIELD, PAGE
 from sessionization.yaml_file import read_yaml_file
 
 DEFAULT: Final = "default"
