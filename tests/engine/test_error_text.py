@@ -33,6 +33,7 @@ org.apache.spark.sql.delta.DeltaAnalysisException
         (PYTHON, "ValueError: state entry with status 'paused'"),
         (": java.io.IOException: No space left on device\n\tat x", "java.io.IOException: No space left on device"),
         ("sessionization.errors.StreamError: java.io.IOException: gone", "java.io.IOException: gone"),
+        ("sessionization.avro.registry._AwayError: schema_registry http://r does", "schema_registry http://r does"),
         ("nothing known\nsecond line", "nothing known"),
         ("ValueError: " + "x" * 100_000, "ValueError: " + "x" * 488),
         ("", ""),

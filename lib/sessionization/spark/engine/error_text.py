@@ -13,7 +13,7 @@ from sessionization.errors import StreamError
 _EXCEPTION_LINE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
 _CONNECT_STACK = re.compile(r"\n+JVM stacktrace:\n[\w.$]+$", re.MULTILINE)
 """What Spark Connect adds to a message: the exception's bare name, which would count as the innermost cause."""
-_OWN_ERROR_PREFIX = re.compile(r"^sessionization\.errors\.\w+: ")
+_OWN_ERROR_PREFIX = re.compile(r"^sessionization(?:\.\w+)+: ")
 _MAX_CAUSE_LENGTH = 500
 # Causes that prevent the loading of a state whose files are intact.
 _NO_FILE_FAULT = r"No space left|quota|UNRELEASED|[Ii]nterrupted|[Tt]imeout|OutOfMemory|Too many open files|Permission"
