@@ -56,6 +56,8 @@ def test_a_known_cause_has_its_own_remedy_and_any_other_cause_the_general_one() 
         "java.lang.IllegalStateException: Multiple streaming queries are concurrently using file:/c/archive/sources/0",
     ):
         assert remedy_for([log]).startswith("another run has written to this checkpoint")
+    away = "query sessionize stopped: schema_registry http://r does not answer (Connection refused): is it up?"
+    assert remedy_for([away]) == "nothing is lost: once the registry answers, start again with the same options"
     assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: fix the cause")
 
 

@@ -46,7 +46,7 @@ _REMEDIES = (
         "permissions, start again with the same options",
     ),
     (
-        r"^schema_registry ",
+        r"stopped: schema_registry ",
         "nothing is lost: once the registry answers, start again with the same options",
     ),
     (
