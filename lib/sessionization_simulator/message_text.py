@@ -5,7 +5,8 @@ from typing import NamedTuple
 
 import numpy as np
 
-from sessionization.event_map.model import EventMap, PlatformField
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.parts import PlatformField
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.evening import Messages
 from sessionization_simulator.fleet import Devices, Fleet, Integers

@@ -33,6 +33,7 @@ org.apache.spark.sql.delta.DeltaAnalysisException
         (PYTHON, "ValueError: state entry with status 'paused'"),
         (": java.io.IOException: No space left on device\n\tat x", "java.io.IOException: No space left on device"),
         ("sessionization.errors.StreamError: java.io.IOException: gone", "java.io.IOException: gone"),
+        ("sessionization.avro.registry._AwayError: schema_registry http://r does", "schema_registry http://r does"),
         ("nothing known\nsecond line", "nothing known"),
         ("ValueError: " + "x" * 100_000, "ValueError: " + "x" * 488),
         ("", ""),
@@ -55,6 +56,8 @@ def test_a_known_cause_has_its_own_remedy_and_any_other_cause_the_general_one() 
         "java.lang.IllegalStateException: Multiple streaming queries are concurrently using file:/c/archive/sources/0",
     ):
         assert remedy_for([log]).startswith("another run has written to this checkpoint")
+    away = "query sessionize stopped: schema_registry http://r does not answer (Connection refused): is it up?"
+    assert remedy_for([away]) == "nothing is lost: once the registry answers, start again with the same options"
     assert remedy_for(["RuntimeError: no"]).startswith("nothing is lost: fix the cause")
 
 

@@ -83,7 +83,7 @@ def test_a_registry_that_refuses_a_task_is_one_line(spark: SparkSession) -> None
     assert cause == (
         f"schema_registry {served.url} does not let this job in (401 Unauthorized): check its user and password"
     )
-    assert remedy_for([cause]).startswith("nothing is lost: once the registry answers")
+    assert remedy_for([f"query archive stopped: {cause}"]).startswith("nothing is lost: once the registry answers")
 
 
 def test_secrets_and_certificates_are_filled_in(

@@ -234,8 +234,8 @@ def test_start_offsets_and_seed_are_made_anew_until_a_query_starts_and_are_fixed
     if kill != WHOLE_START:
         new = {"pc_sessions": {0: 9, 1: 5, 2: 5}, "console_sessions": {0: 3}}
 
-        def store(_context: JobContext, *folders: Path) -> None:
-            for stored in folders:
+        def store(_context: JobContext, seed: Path, unread: Path, _first_versions: object) -> None:
+            for stored in (seed, unread):
                 shutil.copytree(folder / stored.name, stored, dirs_exist_ok=True)
 
         monkeypatch.setattr(read_position, "next_offsets", lambda _context: new)

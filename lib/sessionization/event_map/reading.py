@@ -3,13 +3,14 @@
 from functools import cache
 from importlib.resources import files
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from sessionization.errors import ConfigurationError
-from sessionization.event_map.model import CONSTANT, FROM_A_FIELD, PAGE, EventMap
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.parts import CONSTANT, FROM_A_FIELD, PAGE
 from sessionization.yaml_file import read_yaml_file
 
 DEFAULT: Final = "default"
@@ -24,6 +25,16 @@ _NOT_IN_A_FILE = {CONSTANT, FROM_A_FIELD, "[key]"}
 def package_map(name: str) -> EventMap:
     """A map of the package, by its name."""
     return _checked(read_yaml_file(_MAPS / f"{name}{_ENDING}", name, PAGE), name)
+
+
+def stored_map(content: Any) -> EventMap | None:
+    """The map that `EventMap.stored` wrote; None for None.
+
+    A checkpoint of the first release has none, and means `default`. Raises `ValueError` where it cannot be read.
+    """
+    if content == DEFAULT:
+        return package_map(DEFAULT)
+    return None if content is None else EventMap.model_validate(content)
 
 
 def is_default(events: EventMap) -> bool:

@@ -8,9 +8,10 @@ import json
 import threading
 
 from sessionization.errors import CheckpointError
+from sessionization.event_map.reading import DEFAULT, stored_map
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.spark.checkpoint.file_source_log import committed_files
-from sessionization.spark.checkpoint.folder import ARCHIVE, LAYOUT_FILE, SESSIONIZE, remembered_map
+from sessionization.spark.checkpoint.folder import ARCHIVE, EVENTS, LAYOUT_FILE, SESSIONIZE
 from sessionization.spark.input.source import input_files
 
 _SECOND_MS = 1_000
@@ -39,7 +40,7 @@ def delete_read_files(checkpoints: AnyPath, retention_ms: int, now_ms: int, stop
     count = 0
     try:
         layout = json.loads((checkpoints / LAYOUT_FILE).read_text(encoding="utf-8"))
-        pinned, events = layout["pinned"], remembered_map(layout)
+        pinned, events = layout["pinned"], stored_map(layout.get(EVENTS, DEFAULT))
         if pinned["source"] != "files" or events is None:
             return 0
         files = input_files(parse_location(pinned["input"]), events.stream_names)

@@ -12,7 +12,8 @@ from decimal import Decimal
 from typing import Any, NoReturn
 
 from sessionization.event_map.field_path import Names, names_of
-from sessionization.event_map.model import EventMap, PlatformField
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.parts import PlatformField
 from sessionization.event_map.reading import is_default
 from sessionization.message_limits import MAX_ID_CODE_POINTS, MAX_VALUE_BYTES, SKIPPED, EventTimeLimits
 

@@ -10,7 +10,8 @@ from typing import Any, get_args
 
 from sessionization.durations import DAY_MS
 from sessionization.event_map.field_path import Names, written
-from sessionization.event_map.model import EventMap, EventTime
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.parts import EventTime
 from sessionization.message_limits import SKIPPED, EventTimeLimits
 from sessionization.sample.read_message import Reading, epoch_ms, read_message, value_at
 

@@ -12,7 +12,7 @@ from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.event_map.changes import differences, refuse_other_ids
 from sessionization.event_map.model import EventMap
-from sessionization.event_map.reading import DEFAULT, package_map
+from sessionization.event_map.reading import DEFAULT, stored_map
 from sessionization.files import appendable, replace_verified, write_new
 from sessionization.hadoop_path import AnyPath, HadoopPath
 from sessionization.layout_version import CHECKPOINT_LAYOUT, refuse_other_layout
@@ -83,7 +83,7 @@ class Checkpoint:
                 CHECKPOINT_LAYOUT,
                 "begin a new folder, with --from-sessions if the tables have a layout too; nothing was touched",
             )
-            pinned, events = PinnedSettings(**stored["pinned"]), remembered_map(stored)
+            pinned, events = PinnedSettings(**stored["pinned"]), stored_map(stored.get(EVENTS, DEFAULT))
             has_text_ids = events is not None and events.has_text_ids
             labels = tuple(stored.get(LABELS, ()))
             previous = Rules(**stored["previous_rules"]) if stored["previous_rules"] else None
@@ -284,19 +284,8 @@ def read_checkpoint(folder: AnyPath) -> Checkpoint:
     return Checkpoint.parse(folder, content)
 
 
-def remembered_map(content: dict[str, Any]) -> EventMap | None:
-    """The event map in the content of a layout file; a file of the first release has none, and means `default`.
-
-    Raises `ValueError` where it cannot be read.
-    """
-    stored = content.get(EVENTS, DEFAULT)
-    if stored == DEFAULT:
-        return package_map(DEFAULT)
-    return None if stored is None else EventMap.model_validate(stored)
-
-
 def _stored_rules(rules: Rules) -> dict[str, int]:
-    """The rules that are set. So a release without `inactivity_timeout` reads the file of a job that does not use it."""
+    """The rules that are set: a release without `inactivity_timeout` reads the file of a job that does not use it."""
     return {name: value for name, value in asdict(rules).items() if value is not None}
 
 

@@ -13,7 +13,7 @@ from sessionization.errors import StreamError
 _EXCEPTION_LINE = re.compile(r"^(?:Caused by: |: )?((?:[\w$]+\.)*\w*(?:Error|Exception)\b(?:: .+)?)$", re.MULTILINE)
 _CONNECT_STACK = re.compile(r"\n+JVM stacktrace:\n[\w.$]+$", re.MULTILINE)
 """What Spark Connect adds to a message: the exception's bare name, which would count as the innermost cause."""
-_OWN_ERROR_PREFIX = re.compile(r"^sessionization\.errors\.\w+: ")
+_OWN_ERROR_PREFIX = re.compile(r"^sessionization(?:\.\w+)+: ")
 _PREDICATE = re.compile(r" \(for example \w+ \(Map\(.*\)\)\)(?= in the source table)")
 """What Delta quotes of a statement that changed a source table: the condition of an erasure names a player."""
 _MAX_CAUSE_LENGTH = 500
@@ -48,7 +48,7 @@ _REMEDIES = (
         "permissions, start again with the same options",
     ),
     (
-        r"^schema_registry ",
+        r"stopped: schema_registry ",
         "nothing is lost: once the registry answers, start again with the same options",
     ),
     (

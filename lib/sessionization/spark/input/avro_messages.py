@@ -12,7 +12,8 @@ from pyspark.sql.functions import arrow_udf  # type: ignore[attr-defined]
 
 from sessionization.avro.registry import Registry
 from sessionization.errors import ConfigurationError
-from sessionization.event_map.model import EventMap, SchemaRegistry
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.parts import SchemaRegistry
 from sessionization.message_limits import MAX_VALUE_BYTES
 from sessionization.settings.kafka_options import resolve_secrets
 from sessionization.spark.input.secrets import secret_reader

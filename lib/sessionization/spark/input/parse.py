@@ -8,7 +8,8 @@ from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
 from sessionization.event_map.field_path import Names, names_of
-from sessionization.event_map.model import EventMap, PlatformField, Stream
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.parts import PlatformField, Stream
 from sessionization.event_map.reading import DEFAULT, is_default, package_map
 from sessionization.message_limits import MAX_ID_CODE_POINTS, MAX_VALUE_BYTES, SKIPPED, EventTimeLimits
 from sessionization.spark.checkpoint.state_layout import StateLayout
