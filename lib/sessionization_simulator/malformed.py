@@ -87,7 +87,7 @@ _ODD_OPTIONAL: Sequence[Values] = (
 def kinds_of(events: EventMap) -> tuple[DirtKind, ...]:
     """The kinds of dirt that messages of an event map can have."""
     never = set()
-    if not events.skips:
+    if not events.skips(has_activity=False):
         never.add(DirtKind.OTHER_EVENT)
     if not any(PLATFORM in Form.of(events, stream).paths for stream in events.stream_names):
         never.add(DirtKind.UNKNOWN_PLATFORM)

@@ -83,6 +83,7 @@ class Oracle:
     digest: Callable[[Row], Any] = tuple
     groups: int | None = None
     events: Fields = field(default_factory=lambda: DEFAULT)
+    has_activity: bool = False
 
     tables: dict[str, Rows] = field(default_factory=lambda: {name: Rows() for name in COLUMNS})
     changes: dict[int, list[tuple[str, Change]]] = field(default_factory=dict)
@@ -196,7 +197,7 @@ def build_oracle(
         former: the oracle of the checkpoint whose sessions this one began with (`--from-sessions`); its rows are added.
         events: the content of the job's event map.
     """
-    oracle = Oracle(digest, groups, events)
+    oracle = Oracle(digest, groups, events, rules.inactivity_timeout_ms is not None)
     source = source or Files()
     layout = json.loads((checkpoints / "layout.json").read_text(encoding="utf-8"))
     reference = JobReference(rules, groups, layout["hash_key"])
@@ -220,7 +221,7 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
         if not batch.is_committed:
             oracle.take_state_of(reference)
         results = [
-            read(message.stream, message.value, message.ingested_ms, oracle.events)
+            read(message.stream, message.value, message.ingested_ms, oracle.events, has_activity=oracle.has_activity)
             for message in source.messages_of(batch)
         ]
         events: list[tuple[str, Event]] = [result for result in results if isinstance(result, tuple)]
@@ -252,7 +253,9 @@ def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
             *columns, value_bytes = astuple(message)
             row = (*columns, day(batch.clock_ms))
             messages.append(row)
-            reason = read(message.stream, message.value, message.ingested_ms, oracle.events)
+            reason = read(
+                message.stream, message.value, message.ingested_ms, oracle.events, has_activity=oracle.has_activity
+            )
             if isinstance(reason, str):
                 quarantined.append((*row, reason, value_bytes))
         oracle.add("raw_events", batch, messages)

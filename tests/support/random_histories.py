@@ -113,11 +113,13 @@ def with_inactivity_timeout(rules: st.SearchStrategy[Rules]) -> st.SearchStrateg
     return st.builds(set_to, st.sampled_from((8, 20, 45, 1)), rules)
 
 
-def cases(rules: st.SearchStrategy[Rules]) -> st.SearchStrategy[tuple[Rules, History]]:
+def cases(
+    rules: st.SearchStrategy[Rules], max_batches: int = 14, max_rows: int = 8
+) -> st.SearchStrategy[tuple[Rules, History]]:
     """Draws rules with a history: half of them with `inactivity_timeout` and Activities."""
     return st.one_of(
-        st.tuples(rules, histories()),
-        st.tuples(with_inactivity_timeout(rules), histories(any_row=rows_with_activity)),
+        st.tuples(rules, histories(max_batches, max_rows)),
+        st.tuples(with_inactivity_timeout(rules), histories(max_batches, max_rows, rows_with_activity)),
     )
 
 

@@ -19,6 +19,11 @@ class Rules:
     inactivity_timeout_ms: int | None = None
     """None without signs of life: a live session then ends by `session_timeout_ms`."""
 
+    @property
+    def has_activity(self) -> bool:
+        """Whether Activities are events; otherwise they are skipped."""
+        return self.inactivity_timeout_ms is not None
+
 
 @dataclass(frozen=True, slots=True)
 class RulesInForce:
@@ -31,6 +36,11 @@ class RulesInForce:
     rules: Rules
     previous: Rules | None = None
     previous_until_ms: int = 0
+
+    @property
+    def has_activity(self) -> bool:
+        """Whether Activities are events of some micro-batch, also of one that is repeated under its old rules."""
+        return self.rules.has_activity or (self.previous is not None and self.previous.has_activity)
 
     def at(self, now_ms: int) -> Rules:
         if self.previous is not None and now_ms <= self.previous_until_ms:
@@ -156,6 +166,13 @@ def remembered_since_ms(entry: Closed | PendingEnd) -> int:
 def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
     """Return the processing time from which a closed session or a pending End may be forgotten."""
     return remembered_since_ms(entry) + rules.late_retention_ms
+
+
+def over_ms(live: Live, rules: Rules) -> int:
+    """Return the processing time from which a timer ends a live session (T0, T1), if nothing comes of it before."""
+    if rules.inactivity_timeout_ms is None or live.signs is None:
+        return live.opened_ms + rules.session_timeout_ms
+    return live.signs.heard_ms + rules.inactivity_timeout_ms
 
 
 def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:
