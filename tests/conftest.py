@@ -28,10 +28,12 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
     session.stop()
 
 
+@pytest.hookimpl(tryfirst=True)
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Run whole jobs first: they take longest, and short tests fill the time of a process that is free at the end.
 
     All tests of a file go to one pytest-xdist process; so do all of the notebooks, which share the demo's tables.
+    It comes first, because pytest-xdist reads the groups in the same hook.
     """
     items.sort(key=lambda item: item.get_closest_marker("job") is None)
     for item in items:
