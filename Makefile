@@ -24,7 +24,7 @@ RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
-IN_PARALLEL := --dist loadgroup --no-loadscope-reorder
+IN_PARALLEL := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q
 DOCTESTS := $(addprefix lib/sessionization/,core durations.py event_map/field_path.py ops/account_search.py \
   settings/section.py)
