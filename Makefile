@@ -24,10 +24,10 @@ RATE ?= 2000
 LIVE ?= 50000
 GROUPS ?= 512
 T ?= dev
-IN_PARALLEL := --dist loadgroup --no-loadscope-reorder
+IN_PARALLEL := --dist loadfile --no-loadscope-reorder
 PYTEST := $(BIN)/python -m pytest -q
 DOCTESTS := $(addprefix lib/sessionization/,core durations.py event_map/field_path.py ops/account_search.py \
-  settings/section.py)
+  settings/section.py sql_text.py)
 # The notebooks' tests need packages that `make setup` does not install.
 UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and not long" -n 2 $(IN_PARALLEL)
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks

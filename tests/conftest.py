@@ -2,9 +2,10 @@
 
 import os
 from collections.abc import Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pytest
+from xdist.scheduler import LoadFileScheduling
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,11 +30,21 @@ def spark(tmp_path_factory: pytest.TempPathFactory) -> Iterator["SparkSession"]:
 
 
 def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Run whole jobs first: they take longest, and short tests fill the time of a process that is free at the end.
-
-    All tests of a file go to one pytest-xdist process; so do all of the notebooks, which share the demo's tables.
-    """
+    """Run whole jobs first: they take longest, and short tests fill the time of a process that is free at the end."""
     items.sort(key=lambda item: item.get_closest_marker("job") is None)
-    for item in items:
-        is_of_notebooks = item.path.parent.name == "notebooks"
-        item.add_marker(pytest.mark.xdist_group(item.path.parent.name if is_of_notebooks else str(item.path)))
+
+
+class ByFile(LoadFileScheduling):
+    """Gives all tests of a file to one pytest-xdist process, so that each fixture is made once.
+
+    All notebook tests go to one process, since they share the demo's tables. (`--dist loadgroup` of pytest-xdist 3.8
+    has no effect with pytest 9.2.)
+    """
+
+    def _split_scope(self, nodeid: str) -> str:
+        file = super()._split_scope(nodeid)
+        return "notebooks" if file.startswith("tests/notebooks/") else file
+
+
+def pytest_xdist_make_scheduler(config: pytest.Config, log: Any) -> ByFile:
+    return ByFile(config, log)

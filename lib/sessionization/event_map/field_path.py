@@ -1,7 +1,8 @@
 """Paths of an event map: where a value is in a message."""
 
 import re
-from typing import Annotated
+from collections.abc import Iterable
+from typing import Annotated, Any
 
 from pydantic import AfterValidator
 
@@ -20,6 +21,20 @@ def names_of(path: str) -> Names:
     ('device', 'os.name')
     """
     return tuple(name.strip('"') for name in _NAME.findall(path))
+
+
+def tree_of(paths: Iterable[Names]) -> dict[str, Any]:
+    """The paths as fields within fields; one at the end of a path has none.
+
+    >>> tree_of([("device", "id"), ("device", "os"), ("at",)])
+    {'device': {'id': {}, 'os': {}}, 'at': {}}
+    """
+    tree: dict[str, Any] = {}
+    for path in paths:
+        fields = tree
+        for name in path:
+            fields = fields.setdefault(name, {})
+    return tree
 
 
 def written(names: Names) -> str:

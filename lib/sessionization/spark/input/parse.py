@@ -7,7 +7,7 @@ from typing import Any
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
-from sessionization.event_map.field_path import Names, names_of
+from sessionization.event_map.field_path import Names, names_of, tree_of
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.parts import PlatformField, Stream
 from sessionization.event_map.reading import DEFAULT, is_default, package_map
@@ -16,6 +16,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.avro_messages import message_text
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
 from sessionization.spark.input.variant_values import bigint_or_null, label_or_null, string_or_null, text_or_null
+from sessionization.sql_text import quoted_name
 
 EVENT_COLUMNS = {
     "device_id": "string",
@@ -99,22 +100,12 @@ def valid_events(parsed: DataFrame) -> DataFrame:
 
 def _wire_schema(events: EventMap) -> str:
     # Unknown fields are skipped, on every level. A variant of a whole object would be refused for what is in them.
-    tree: dict[str, Any] = {}
-    for *above, name in events.paths():
-        fields = tree
-        for one in above:
-            fields = fields.setdefault(one, {})
-        fields[name] = None
-    return f"array<{_struct(tree)}>"
+    return f"array<{_struct(tree_of(events.paths()))}>"
 
 
 def _struct(tree: Mapping[str, Any]) -> str:
-    types = ((name, "variant" if below is None else _struct(below)) for name, below in tree.items())
-    return f"struct<{', '.join(f'{_quoted(name)}: {type_}' for name, type_ in types)}>"
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    types = ((name, _struct(below) if below else "variant") for name, below in tree.items())
+    return f"struct<{', '.join(f'{quoted_name(name)}: {type_}' for name, type_ in types)}>"
 
 
 def _texts(wire: DataFrame, events: EventMap, labels: Sequence[str], kept: list[str]) -> DataFrame:
@@ -299,7 +290,7 @@ def _parts_of(rows: DataFrame) -> list[str]:
 
 
 def _value_at(path: Names) -> Column:
-    return F.col(".".join(("_wire", *map(_quoted, path))))
+    return F.col(".".join(("_wire", *map(quoted_name, path))))
 
 
 def _by_stream(streams: Names, columns: Sequence[Column]) -> Column:

@@ -22,13 +22,14 @@ from pyspark.sql.types import (
 )
 
 from sessionization.errors import ConfigurationError
-from sessionization.event_map.field_path import Names, written
+from sessionization.event_map.field_path import Names, tree_of, written
 from sessionization.event_map.model import EventMap
 from sessionization.hadoop_path import AnyPath, parse_location
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_source_settings import TableSource
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
 from sessionization.spark.engine.error_text import root_cause
+from sessionization.sql_text import quoted_name
 
 Versions = Mapping[str, int | None]
 """Versions of tables by stream."""
@@ -116,7 +117,7 @@ def as_messages(rows: DataFrame, stream: str, events: EventMap) -> DataFrame:
     """
     names = events.value_of(stream)
     if names is None:
-        value = F.to_json(F.struct(*_fields(rows.schema, None, _tree(_paths(events, stream)))))
+        value = F.to_json(F.struct(*_fields(rows.schema, None, tree_of(_paths(events, stream)))))
     else:
         value = _column(names)
         if isinstance(_type_of(rows.schema, names), VariantType):
@@ -169,7 +170,7 @@ def newest_versions(spark: SparkSession, events: EventMap) -> dict[str, int]:
 def sql_name(events: EventMap, stream: str) -> str:
     """The name of a stream's table in SQL."""
     table = _table_of(events, stream)
-    return table if isinstance(table, str) else f"delta.`{str(table).replace('`', '``')}`"
+    return table if isinstance(table, str) else f"delta.{quoted_name(str(table))}"
 
 
 def versions_read(query: AnyPath, batch_id: int, *, streams: Sequence[str]) -> dict[str, int]:
@@ -220,18 +221,11 @@ def _paths(events: EventMap, stream: str) -> list[Names]:
     return [path for paths in events.paths_of(stream).values() for path in paths]
 
 
-def _tree(paths: Iterable[Names]) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for path in paths:
-        reduce(lambda fields, name: fields.setdefault(name, {}), path, tree)
-    return tree
-
-
 def _fields(struct: StructType, parent: Column | None, tree: Mapping[str, Any]) -> list[Column]:
     """The fields of a struct that are used, with the names of the map; what is no struct is taken whole."""
     fields = []
     for name, below in tree.items():
-        column = F.col(_quoted(name)) if parent is None else parent.getField(name)
+        column = F.col(quoted_name(name)) if parent is None else parent.getField(name)
         match _field_type(struct, name):
             case StructType() as inner if below:
                 column = F.struct(*_fields(inner, column, below))
@@ -257,8 +251,4 @@ def _field_type(struct: StructType, name: str) -> DataType | None:
 
 
 def _column(path: Names) -> Column:
-    return F.col(".".join(map(_quoted, path)))
-
-
-def _quoted(name: str) -> str:
-    return f"`{name.replace('`', '``')}`"
+    return F.col(".".join(map(quoted_name, path)))

@@ -25,6 +25,7 @@ from sessionization.spark.tables.schemas import (
     Table,
 )
 from sessionization.spark.tables.statements import fill_in
+from sessionization.sql_text import quoted_name
 
 _PLATFORMS = "known_platform"
 _LABEL_COMMENT = "as the event map says: of the Start, or of the End where the Start had none"
@@ -135,8 +136,8 @@ def _add_columns(
     """Add label columns that a table lacks, and fields of these names to some of its structs."""
     existing = location.read(spark.read, table).columns if labels else []
     missing = [name for name in labels if name not in existing]
-    columns = [f"`{name}` string COMMENT '{_LABEL_COMMENT}'" for name in missing]
-    fields = [f"{struct}.`{name}` string" for name in missing for struct in structs]
+    columns = [f"{quoted_name(name)} string COMMENT '{_LABEL_COMMENT}'" for name in missing]
+    fields = [f"{struct}.{quoted_name(name)} string" for name in missing for struct in structs]
     if missing:
         spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({', '.join(columns + fields)})")
 

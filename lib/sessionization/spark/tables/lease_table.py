@@ -18,8 +18,9 @@ from sessionization.private_spark import jvm_of
 from sessionization.processes import is_alive, pid_scope
 from sessionization.spark.tables.conflicts import is_conflict
 from sessionization.spark.tables.creation import create_table
-from sessionization.spark.tables.location import TableLocation, quoted_text
+from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import JOB_LEASE
+from sessionization.sql_text import quoted_text
 
 _NO_CHECKPOINT = "no checkpoint"
 

@@ -31,6 +31,7 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     Table,
 )
+from sessionization.sql_text import quoted_name, quoted_text
 
 OWNER_PROPERTY = "sessionization.checkpoint"
 """Table property that names the checkpoint whose queries write the table."""
@@ -85,8 +86,8 @@ class TableLocation:
     def sql_name(self, name: str) -> str:
         """The name of a table or a catalog view in SQL."""
         if self.warehouse is not None:
-            return f"delta.{_quoted(self._folder(name))}"
-        return ".".join(_quoted(part) for part in (self.catalog or "", self.schema or "", name))
+            return f"delta.{quoted_name(self._folder(name))}"
+        return ".".join(quoted_name(part) for part in (self.catalog or "", self.schema or "", name))
 
     def exists(self, spark: SparkSession, table: Table) -> bool:
         if self.warehouse is None:
@@ -285,12 +286,3 @@ class TableLocation:
 
     def _has_log(self, table: Table) -> bool:
         return (self.folder_of(table.name) / "_delta_log").is_dir()
-
-
-def quoted_text(text: str) -> str:
-    """A text as a literal of Spark SQL."""
-    return "'" + text.replace("\\", "\\\\").replace("'", "\\'") + "'"
-
-
-def _quoted(name: str) -> str:
-    return "`" + name.replace("`", "``") + "`"

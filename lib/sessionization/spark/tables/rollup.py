@@ -12,6 +12,7 @@ from sessionization.errors import StreamError
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import FIRST_START, SESSIONS
+from sessionization.sql_text import quoted_name
 
 LIVE_PART = "live"
 """The value of `_part`, which partitions `sessions`, of live sessions; ended ones have their day."""
@@ -175,7 +176,8 @@ def session_columns(folded: dict[str, Column], labels: Sequence[str] = ()) -> di
         "end_reason": F.when(ended_after_forgetting, "reported").otherwise(end["end_reason"]),
         "revision": F.when(is_over, end["revision"]).otherwise(0),
         "_part": _part(is_over, started_at, ended_at),
-        **{_quoted(name): F.coalesce(start[name], end[name]) for name in labels},
+        # A MERGE parses names, and a kept column may be called `order`.
+        **{quoted_name(name): F.coalesce(start[name], end[name]) for name in labels},
     }
 
 
@@ -185,7 +187,7 @@ def to_session_rows(folded: DataFrame) -> DataFrame:
     labels = _labels_of(folded)
     columns = session_columns(folded_columns, labels)
     shown = [columns.get(name, F.col(name)).alias(name) for name in SESSIONS.column_names]
-    return folded.select(*shown, *(columns[_quoted(name)].alias(name) for name in labels))
+    return folded.select(*shown, *(columns[quoted_name(name)].alias(name) for name in labels))
 
 
 def _first_start(known: Column, new: Column, labels: Sequence[str]) -> Column:
@@ -202,11 +204,6 @@ def _nulls_last(start: Column, labels: Sequence[str]) -> Column:
 def _labels_of(folded: DataFrame) -> list[str]:
     names: list[str] = folded.schema["_first_start"].dataType.names  # type: ignore[attr-defined]
     return names[len(FIRST_START) :]
-
-
-def _quoted(name: str) -> str:
-    """A label column in a MERGE, which parses names: a kept column may be called `order`."""
-    return f"`{name}`"
 
 
 def _part(is_over: Column, started_at: Column, ended_at: Column) -> Column:
