@@ -20,7 +20,8 @@ from tests.support.grouping import group_of
 from tests.support.operator_engine import NOW, RULES, Engine, changes_of, end, random_events, start
 from tests.support.oracle import JobReference
 from tests.support.oracle_columns import change_row
-from tests.support.reference import Reference, entries_of
+from tests.support.reference import Reference
+from tests.support.reference_device import entries_of
 
 
 def test_repeated_events_and_pending_ends_are_counted_without_a_change() -> None:

@@ -19,7 +19,9 @@ from tests.support.checkpoints import Batch, batches_of, path_of
 from tests.support.grouping import bucket_of, group_of
 from tests.support.messages import Files, Message, Source
 from tests.support.oracle_columns import ACTIVITY_COUNTS, COLUMNS, Row, change_row, day, status_of
-from tests.support.reference import Device, Reference, SessionRow, entries_of, session_rows
+from tests.support.reference import Reference
+from tests.support.reference_device import Device, entries_of
+from tests.support.reference_sessions import SessionRow, session_rows
 from tests.support.wire import DEFAULT, Fields, label_paths, read, skips
 
 Counted = Counter[Any]
