@@ -7,8 +7,6 @@ from typing import Any
 
 from sessionization_simulator.simulate_job import Summary, simulate
 from sessionization_simulator.simulate_settings import SimulateSettings
-from tests.support.pings import add_pings
-from tests.support.wire import Fields
 
 ENDS_MS = 1_767_225_780_000
 """2026-01-01T00:03:00Z: shortly after midnight, so that the messages of a longer evening have two ingest dates."""
@@ -20,14 +18,9 @@ _BEYOND_MS_NS = 999_999
 class Evening:
     """The files of a simulated evening, hidden from the job until they are released."""
 
-    def __init__(
-        self, staging: Path, ends_ms: int = ENDS_MS, *, with_pings: Fields | None = None, **options: Any
-    ) -> None:
-        """`with_pings` is the content of an event map with activity; `options` are those of `simulate`."""
+    def __init__(self, staging: Path, ends_ms: int = ENDS_MS, **options: Any) -> None:
         settings = SimulateSettings.model_validate({"output": staging, "pace": "max"} | options)
         self.written: Summary = simulate(settings, now_ms=ends_ms, report=lambda _: None)
-        if with_pings is not None:
-            add_pings(staging, with_pings, settings.seed, ends_ms, settings.file_interval)
         files = sorted(staging.glob("*/*.json"), key=place_in_evening)
         self._waiting = deque(files)
         last = int(files[-1].stem.rpartition("-")[2])

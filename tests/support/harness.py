@@ -31,6 +31,7 @@ RULES_WITH_ACTIVITY = replace(RULES, inactivity_timeout_ms=6_000, late_retention
 PACE = ("--trigger=1s", "--archive-every=2s", "--rollup-every=2s")
 # Many sessions per device, so that they overlap. A kill every 40 seconds of the evening.
 EVENING = {"rate": 8, "session_length": "40s", "devices": 260, "dirt": 0.3, "file_interval": "10s"}
+PING_EVERY = "3s"
 FILES_PER_START = 8
 _QUIET_FILES = 24
 _FILES_BEFORE_START = 2
@@ -105,12 +106,9 @@ class Scene:
         if events is not None:
             self._events, words = yaml.safe_load(events), {"events": str(folder / "events.yml")}
             (folder / "events.yml").write_text(events)
-        self._evening = Evening(
-            folder / "staging",
-            seed=seed,
-            with_pings=self._events if rules.has_activity else None,
-            **EVENING | words | {"duration": f"{intervals * 10}s"},
-        )
+        pings = {"ping": PING_EVERY} if rules.has_activity else {}
+        played = EVENING | words | pings | {"duration": f"{intervals * 10}s"}
+        self._evening = Evening(folder / "staging", seed=seed, **played)
         self._rng = random.Random(seed)
         self._cuts: list[Cut] = []
         self._engine_deaths: list[Ended] = []
