@@ -44,7 +44,7 @@ StoredDevices = Mapping[str, Sequence[StoredEntry]]
 """Stored entries by device id; a device without entries has none, or is missing."""
 
 _FIELDS = ("session_id", *STATE_SCHEMA.names)
-_STATUS, _OPENED, _SINCE, _PLACE = map(_FIELDS.index, ("status", "opened_ms", "since_ms", "place"))
+_STATUS, _OPENED, _ENDED, _SINCE, _PLACE = map(_FIELDS.index, ("status", "opened_ms", "ended_ms", "since_ms", "place"))
 _LIVE_FIELDS = {name: _FIELDS.index(name) for name in LIVE_COLUMNS if name != "device_id"}
 _NULLS = (None,) * len(STATE_SCHEMA.fields)
 _LIVE, _IMPLIED_LIVE, _CLOSED, _IMPLIED_CLOSED = "live", "implied_live", "closed", "implied_closed"
@@ -181,6 +181,25 @@ def has_nothing_over(stored: Iterable[StoredEntry], expiry: Expiry, first_due_ms
         elif entry[_STATUS] not in _STATUSES_THAT_END or entry[_SINCE] <= expiry.remembered_by_ms:
             return False
     return True
+
+
+def is_live_with_signs(stored: StoredEntry) -> bool:
+    """Whether it is a live session with signs of life."""
+    fields, _ = split_labels(stored)
+    return fields[_STATUS] in LIVE_STATUSES and len(fields) > _SINCE and fields[_SINCE] is not None
+
+
+def last_active_ms(live: StoredEntry) -> int:
+    """`Signs.last_active_ms` of a live session with signs of life."""
+    at_ms: int = live[_ENDED]
+    return at_ms
+
+
+def with_signs(live: StoredEntry, last_active_ms: int, heard_ms: int) -> StateValue:
+    """The value of a live session with signs of life, with newer ones."""
+    value = list(live)
+    value[_ENDED], value[_SINCE] = last_active_ms, heard_ms
+    return tuple(value[1:])
 
 
 def _is_heard(live: StoredEntry, heard_by_ms: int, first_due_ms: int) -> bool:
