@@ -32,6 +32,16 @@ def test_each_new_checkpoint_hashes_its_grouped_devices_with_a_key_of_its_own(tm
     assert reopened(tmp_path / "by device").layout == StateLayout()
 
 
+def test_the_inactivity_timeout_is_stored_only_where_it_is_set(tmp_path: Path) -> None:
+    reopened(tmp_path)
+    begin_micro_batch(tmp_path, 0, 1_000)
+    assert "inactivity" not in (tmp_path / "layout.json").read_text()
+    active = replace(RULES, inactivity_timeout_ms=300_000)
+    in_force = reopened(tmp_path, active).in_force
+    assert read_checkpoint(tmp_path).in_force == in_force
+    assert (in_force.at(1_000), in_force.at(1_001)) == (RULES, active)
+
+
 def test_of_two_starts_on_a_new_folder_the_owner_of_the_tables_gets_it(tmp_path: Path) -> None:
     first = reopened(tmp_path)
     (tmp_path / "layout.json").unlink()  # the second start read the folder before the first one wrote

@@ -7,12 +7,22 @@ from dataclasses import replace
 from hypothesis import given
 from hypothesis import strategies as st
 
-from sessionization.core.events import Change, End, Event, Platform, Start, sort_events
-from sessionization.core.session_rules import Tally
+from sessionization.core.device_sessions import Tally
+from sessionization.core.events import Activity, Change, End, Event, Platform, Start, sort_events
 from sessionization.core.session_state import Live, PendingEnd, Rules, Sessions, SessionState
 from tests.support.core_driver import Driver, by_device
-from tests.support.random_histories import History, histories, law_settings, small_rules
-from tests.support.reference import Reference, canonical_place, entries_of, session_rows
+from tests.support.random_histories import (
+    History,
+    cases,
+    histories,
+    law_settings,
+    rows_with_activity,
+    small_rules,
+    with_inactivity_timeout,
+)
+from tests.support.reference import Reference
+from tests.support.reference_device import canonical_place, entries_of
+from tests.support.reference_sessions import session_rows
 
 
 def with_places(sessions: Sessions) -> dict[int, SessionState]:
@@ -43,7 +53,7 @@ similar_events = st.builds(
     lambda make, *fields, foreground_s, labels: (
         make(*fields, foreground_s, labels) if make is End else make(*fields, labels)
     ),
-    st.sampled_from((Start, End)),
+    st.sampled_from((Start, End, Activity)),
     st.integers(0, 1),
     st.integers(0, 1),
     st.sampled_from(Platform),
@@ -60,15 +70,35 @@ def test_core_and_reference_agree_on_the_order_of_similar_events(events: list[Ev
     assert sort_events(events) == sorted(events, key=canonical_place)
 
 
-@law_settings(1_500)
-@given(histories(), small_rules, st.sampled_from((by_device, lambda device_id: str(device_id == "a"), lambda _: "17")))
+key_functions = st.sampled_from((by_device, lambda device_id: str(device_id == "a"), lambda _: "17"))
+
+
+@law_settings(2_000)
+@given(cases(small_rules), key_functions)
 def test_core_and_reference_agree_after_every_micro_batch(
-    history: History, rules: Rules, key_of: Callable[[str], str]
+    case: tuple[Rules, History], key_of: Callable[[str], str]
 ) -> None:
+    rules, history = case
+    check_that_they_agree(history, [rules] * len(history), key_of)
+
+
+@law_settings(500)
+@given(histories(any_row=rows_with_activity), with_inactivity_timeout(small_rules), key_functions, st.data())
+def test_core_and_reference_agree_while_the_inactivity_timeout_is_set_and_unset(
+    history: History, rules: Rules, key_of: Callable[[str], str], data: st.DataObject
+) -> None:
+    without = replace(rules, inactivity_timeout_ms=None)
+    chosen = data.draw(st.lists(st.sampled_from((rules, without)), min_size=len(history), max_size=len(history)))
+    check_that_they_agree(history, chosen, key_of)
+
+
+def check_that_they_agree(history: History, rules_of_batches: list[Rules], key_of: Callable[[str], str]) -> None:
+    rules = rules_of_batches[0]
     driver, reference = Driver(rules, key_of), Reference(rules, key_of, is_grouped=key_of is not by_device)
     all_by_core: list[tuple[str, Change]] = []
     all_by_reference: list[tuple[str, Change]] = []
-    for batch in history:
+    for batch, rules in zip(history, rules_of_batches, strict=True):
+        driver.rules = reference.rules = rules
         by_core = driver.micro_batch(batch.now_ms, batch.rows)
         by_reference = reference.micro_batch(batch.now_ms, reversed(batch.rows))
         assert caused_by_events(by_core) == caused_by_events(by_reference)

@@ -5,8 +5,8 @@ Each as (state before, event) -> (changes, state after).
 
 import pytest
 
+from sessionization.core.device_sessions import Tally
 from sessionization.core.events import EndReason
-from sessionization.core.session_rules import Tally
 from sessionization.core.session_state import Rules, SessionState
 from tests.support.histories import (
     CONSOLE,

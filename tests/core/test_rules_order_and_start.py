@@ -5,8 +5,8 @@ The rules are written as (state before, event) -> (changes, state after).
 
 import pytest
 
+from sessionization.core.device_sessions import Tally
 from sessionization.core.events import ChangeKind, End, EndReason, Event, Start, sort_events
-from sessionization.core.session_rules import Tally
 from sessionization.core.session_state import Closed, SessionState
 from tests.support.histories import (
     CONSOLE,
@@ -21,6 +21,7 @@ from tests.support.histories import (
     SUPERSEDED,
     TEN,
     TIMED_OUT,
+    activity,
     apply,
     caused_by,
     check_event,
@@ -38,6 +39,8 @@ ORDERED_PAIRS: dict[str, tuple[Event, Event]] = {
     "event time": (start(9, TEN - 1), end(1, TEN)),
     "event time before 1970": (start(1, -2), start(1, -1)),
     "End before Start": (end(2, TEN), start(1, TEN)),
+    "Start before Activity": (start(2, TEN), activity(1, TEN)),
+    "End before Activity": (end(2, TEN), activity(1, TEN)),
     "session id": (start(2, TEN), start(10, TEN)),
     "session id, negative": (end(-1, TEN), end(1, TEN)),
     "foreground": (End(1, TEN, PC, 9, "b", 5), End(1, TEN, PC, 8, "a", 6)),

@@ -9,9 +9,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from sessionization.core.device_sessions import Outcome, Tally
 from sessionization.core.events import Change, ChangeKind, EndReason
 from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
-from sessionization.core.session_rules import Outcome, Tally, on_timer
+from sessionization.core.session_rules import on_timer
 from sessionization.core.session_state import Rules, Sessions, SessionState, next_timer_ms
 from tests.support.core_driver import Driver
 from tests.support.histories import (

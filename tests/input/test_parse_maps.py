@@ -1,6 +1,7 @@
 """Messages of other event maps become events, are skipped or go to quarantine, as the map says."""
 
 import random
+import re
 from pathlib import Path
 
 import pytest
@@ -14,7 +15,7 @@ from sessionization_simulator.malformed import kinds_of
 from tests.simulate.simulated import play, written
 from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
 from tests.support.parsed import outcome, read_outcome
-from tests.support.samples import MEANT, PRODUCTS, sample_of
+from tests.support.samples import ACTIVITIES, MEANT, PRODUCTS, sample_of
 from tests.support.wire import DEFAULT, REASONS_OF_MAPS, read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS
 from tests.support.wire_maps import CASES
@@ -87,7 +88,30 @@ def test_an_evening_of_dirt_and_of_changed_bytes_becomes_what_the_second_impleme
     expected = [read_outcome(read(stream, line, INGESTED_MS, content)) for stream, line in lines]
     assert [(line, *both) for line, *both in zip(lines, found, expected, strict=True) if both[0] != both[1]] == []
     assert {one for one in expected if isinstance(one, str)} == REASONS_OF_MAPS & set(kinds_of(events))
-    assert (None in expected) is events.skips
+    assert (None in expected) is events.skips(has_activity=False)
+
+
+@pytest.mark.parametrize("other_events", ["quarantine", "skip"])
+def test_with_an_inactivity_timeout_activities_are_events(spark: SparkSession, other_events: str) -> None:
+    """Each case of the map as it is, and as an Activity."""
+    content = yaml.safe_load(HANDHELD) | {"other_events": other_events}
+    events = map_of(yaml.safe_dump(content))
+    rows = [
+        (stream, value) for (text, stream), cases in CASES.items() if text == HANDHELD for value, _ in cases.values()
+    ]
+    rows += [(stream, re.sub(rb'("kind": *)"(open|close)"', rb'\1"ping"', value or b"")) for stream, value in rows]
+    frame = spark.createDataFrame(
+        [(stream, INGESTED, value) for stream, value in rows], "stream string, ingested_at timestamp, value binary"
+    )
+    for has_activity in (False, True):
+        parsed = parse(frame, LIMITS, events, events.label_columns(), has_activity=has_activity)
+        found = [outcome(row) for row in parsed.collect()]
+        said = [read(stream, value, INGESTED_MS, content, has_activity=has_activity) for stream, value in rows]
+        expected = [read_outcome(one) for one in said]
+        assert [row for row in zip(rows, found, expected, strict=True) if row[1] != row[2]] == []
+        activities = [one for one in found if isinstance(one, dict) and one["is_start"] is None]
+        assert (len(activities) > 10) == has_activity
+        assert (None in found) is events.skips(has_activity=has_activity)
 
 
 @pytest.mark.parametrize("product", PRODUCTS)
@@ -106,6 +130,13 @@ def test_a_sample_of_a_product_becomes_what_its_documentation_means(
     meant = MEANT[product]
     for one, fields in zip(found, meant, strict=False):
         assert one == (None if fields is None else {**one, **fields})
+
+    parsed = parse(frame, LIMITS, events, events.label_columns(), has_activity=True)
+    with_activity = [outcome(row) for row in parsed.collect()]
+    said = [read(stream, line, INGESTED_MS, content, has_activity=True) for line in lines]
+    assert with_activity == [read_outcome(one) for one in said]
+    examples = enumerate(with_activity[: len(meant)])
+    assert [at for at, one in examples if isinstance(one, dict) and one["is_start"] is None] == ACTIVITIES[product]
 
 
 def changed_at_random(line: bytes, rng: random.Random) -> bytes:

@@ -3,22 +3,25 @@
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from functools import partial
 
 import pytest
 
-from sessionization.core.events import Change, End, EndReason, Event, Platform, Start
+from sessionization.core.events import Activity, Change, End, EndReason, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Closed, Live, Rules, RulesInForce, SessionState
 from sessionization.spark.operator import group_store
+from sessionization.spark.operator.output_rows import ACTIVITY_COUNTS
 from sessionization.spark.operator.seed import unpack_seed
 from sessionization.spark.operator.stored_entries import decode_entry, fields_of
 from tests.support.grouping import group_of
 from tests.support.operator_engine import NOW, RULES, Engine, changes_of, end, random_events, start
-from tests.support.oracle import JobReference, change_row
-from tests.support.reference import Reference, entries_of
+from tests.support.oracle import JobReference
+from tests.support.oracle_columns import change_row
+from tests.support.reference import Reference
+from tests.support.reference_device import entries_of
 
 
 def test_repeated_events_and_pending_ends_are_counted_without_a_change() -> None:
@@ -51,16 +54,38 @@ def test_a_heartbeat_makes_two_state_calls_and_an_event_at_most_three() -> None:
     assert engine.calls == {"iterator": 1, "registerTimer": 1}
 
 
+def test_without_signs_of_life_state_and_rows_are_those_of_before_there_were_any() -> None:
+    events = [start(1), ("d", Start(2, NOW + 1, Platform.PC, NOW)), end(3, NOW + 2)]
+    engine, grouped = Engine(RULES), Engine(RULES, device_groups=1)
+    rows, in_group = engine.micro_batch(NOW, events), grouped.micro_batch(NOW, events, lambda _: "0")
+    assert rows == in_group
+    assert [row["change"] for row in rows] == ["started", "ended", "started"]
+    assert {row["activity_counts"] for row in rows} == {None}
+    assert engine.state("d") == {
+        (1,): ("closed", "pc", None, NOW, None, NOW + 1, "superseded", 0, None, NOW, 0),
+        (2,): ("live", "pc", None, NOW + 1, NOW, None, None, None, None, None, None),
+        (3,): ("pending_end", "pc", None, None, None, NOW + 2, None, None, 3, NOW, 1),
+    }
+    (text,) = {value for (value,) in grouped.state("0").values()}
+    assert text == (
+        f'{{"d":[[1,"closed","pc",null,{NOW},null,{NOW + 1},"superseded",0,null,{NOW},0],'
+        f'[2,"live","pc",null,{NOW + 1},{NOW}],'
+        f'[3,"pending_end","pc",null,null,null,{NOW + 2},null,null,3,{NOW},1]]}}'
+    )
+
+
 LABELS = ("title", "order")
 
 
-def random_history(seed: int, label_count: int = 0) -> Iterator[tuple[int, list[tuple[str, Event]]]]:
+def random_history(
+    seed: int, label_count: int = 0, kinds: Sequence[type[Event]] = (Start, End)
+) -> Iterator[tuple[int, list[tuple[str, Event]]]]:
     """Micro-batches: each with its clock and its events."""
     rng = random.Random(seed)
     now_ms = NOW
     for _ in range(30):
         now_ms += rng.choice([1, 300, 1_000, 1_001, 2_500, 9_000])
-        yield now_ms, random_events(rng, now_ms, label_count)
+        yield now_ms, random_events(rng, now_ms, label_count, kinds)
 
 
 by_group = partial(group_of, 2)
@@ -89,6 +114,36 @@ def test_the_processor_equals_the_reference_on_dirty_histories(
             assert sum(row["events"] or 0 for row in rows) == len(events)
             for key in {key_of(f"d{n}") for n in range(3)}:
                 assert engine.timers(key) == sorted(reference.timers.get(key, ())), (seed, now_ms, key)
+
+
+@pytest.mark.parametrize("seeds", [range(50), pytest.param(range(50, 250), marks=pytest.mark.long)], ids=str)
+@pytest.mark.parametrize(("grouped", "most_recent"), [(False, 0), (True, 1_024), (True, 0)])
+def test_the_processor_equals_the_reference_with_activities(grouped, most_recent, seeds, monkeypatch) -> None:
+    """The timeout is set after some micro-batches, and now and then another one, or none, for a while."""
+    monkeypatch.setattr(group_store, "_MAX_RECENT_DEVICES", most_recent)
+    key_of, seen = by_group if grouped else (lambda device_id: device_id), Counter[str]()
+    for seed in seeds:
+        labels = LABELS[: seed % 3]
+        engine = Engine(RULES, 2 if grouped else None, labels)
+        reference = Reference(RULES, key_of, is_grouped=grouped)
+        for step, (now_ms, events) in enumerate(random_history(seed, len(labels), (Start, End, Activity, Activity))):
+            if step % 5 == seed % 5:
+                silence_ms = random.Random(seed + step).choice([None, 1_500, 3_000, 6_000])
+                reference.rules = replace(RULES, inactivity_timeout_ms=silence_ms)
+                engine.processor.in_force = RulesInForce(reference.rules)
+            before = dict(reference.counters)
+            rows = engine.micro_batch(now_ms, events, key_of)
+            expected = Counter(change_row(*change, len(labels)) for change in reference.micro_batch(now_ms, events))
+            assert changes_of(rows, len(labels)) == expected, (seed, now_ms)
+            counts = [json.loads(row["activity_counts"]) for row in rows if row["activity_counts"]]
+            counted = dict(zip(ACTIVITY_COUNTS, map(sum, zip(*counts, strict=True)), strict=False))
+            for name in ACTIVITY_COUNTS:
+                assert counted.get(name, 0) == reference.counters[name] - before[name], (seed, now_ms, name)
+            for key in {key_of(f"d{n}") for n in range(3)}:
+                assert engine.timers(key) == sorted(reference.timers.get(key, ())), (seed, now_ms, key)
+            seen.update(row["change"] for row in rows)
+        seen.update(reference.counters)
+    assert min(seen[name] for name in ("resumed", "heartbeat", *ACTIVITY_COUNTS)) > 10, seen
 
 
 @pytest.mark.parametrize("groups", [None, 2])

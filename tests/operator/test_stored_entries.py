@@ -7,9 +7,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from sessionization.core.events import EndReason, Platform
-from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd
+from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, Signs
 from sessionization.spark.operator.bucket import Bucket
-from sessionization.spark.operator.stored_entries import decode_entries, encode_entry, has_nothing_over, live_sessions
+from sessionization.spark.operator.stored_entries import (
+    decode_entries,
+    decode_entry,
+    encode_entry,
+    has_nothing_over,
+    live_sessions,
+)
 
 STORED = json.loads(
     '[[1,"live","pc","anna",10,20],'
@@ -30,13 +36,49 @@ def test_entries_are_read_without_their_last_nulls() -> None:
 
 def test_a_device_only_beats_until_an_entry_is_to_be_forgotten_or_to_time_out() -> None:
     live, closed, pending = STORED
-    assert has_nothing_over(STORED, Expiry(opened_by_ms=19, remembered_by_ms=29))
-    assert not has_nothing_over(STORED, Expiry(opened_by_ms=19, remembered_by_ms=30))
-    assert not has_nothing_over(STORED, Expiry(opened_by_ms=20, remembered_by_ms=29))
-    assert has_nothing_over([live, pending], Expiry(opened_by_ms=19, remembered_by_ms=39))
-    assert not has_nothing_over([live, pending], Expiry(opened_by_ms=19, remembered_by_ms=40))
-    assert not has_nothing_over([[4, "paused", *pending[2:]]], Expiry(opened_by_ms=0, remembered_by_ms=0))
+    assert has_nothing_over(STORED, Expiry(opened_by_ms=19, remembered_by_ms=29), 0)
+    assert not has_nothing_over(STORED, Expiry(opened_by_ms=19, remembered_by_ms=30), 0)
+    assert not has_nothing_over(STORED, Expiry(opened_by_ms=20, remembered_by_ms=29), 0)
+    assert has_nothing_over([live, pending], Expiry(opened_by_ms=19, remembered_by_ms=39), 0)
+    assert not has_nothing_over([live, pending], Expiry(opened_by_ms=19, remembered_by_ms=40), 0)
+    assert not has_nothing_over([[4, "paused", *pending[2:]]], Expiry(opened_by_ms=0, remembered_by_ms=0), 0)
     assert list(live_sessions({"a": [closed, pending], "b": STORED})["device_id"]) == ["b"]
+
+
+ACTIVE = json.loads(
+    '[[1,"live","pc","anna",10,20,25,null,0,null,30],'
+    '[2,"implied_live","pc",null,10,20,25,null,2,null,30,28,["chess"]],'
+    '[3,"implied_closed","pc",null,5,6,9,"inactive",1,null,30,0]]'
+)
+
+
+def test_signs_of_life_are_in_the_fields_that_a_live_session_does_not_need() -> None:
+    entries = {
+        1: Live(10, 20, "anna", Platform.PC, (None,), Signs(25, 30)),
+        2: Live(10, 20, None, Platform.PC, ("chess",), Signs(25, 30, is_implied=True, resumed_ms=28, revision=2)),
+        3: Closed(5, 9, EndReason.INACTIVE, 1, None, None, Platform.PC, 30, 0, (None,), 6, is_implied=True),
+    }
+    assert decode_entries(ACTIVE, 1) == entries
+    for entry in entries.values():
+        assert decode_entry(encode_entry(entry), 1) == entry
+
+
+@pytest.mark.parametrize("labels", [[], [["chess"]]])
+def test_a_device_only_beats_while_its_session_was_heard_of(labels: list[list[str]]) -> None:
+    heard, resumed, _ = ACTIVE
+    heard, resumed = [*heard, *labels], [*resumed[:-1], *labels]
+    never_opened = [*STORED[0], *labels]
+
+    def only_beats(entry: list[object], heard_by_ms: int, first_due_ms: int = 29) -> bool:
+        return has_nothing_over([entry], Expiry(99, 29, heard_by_ms), first_due_ms)
+
+    assert only_beats(heard, 29)
+    assert not only_beats(heard, 30)
+    assert only_beats(resumed, 29)
+    assert not only_beats(resumed, 29, first_due_ms=28)
+    assert not only_beats(never_opened, 0), "it has no signs yet"
+    assert not has_nothing_over([heard], Expiry(20, 29), 29), "without the timeout"
+    assert list(live_sessions({"a": [heard], "b": [resumed]})["device_id"]) == ["a", "b"]
 
 
 # Ids that are parts of one another, or that look like JSON's own characters.

@@ -7,12 +7,14 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.durations import MINUTE_MS
+from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.engine.generated_code import GENERATED_CODE_CONF
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output import rollup_sink, sinks
 from sessionization.spark.output.rollup_sink import RollupSink
-from sessionization.spark.output.sinks import SinkContext, newest_appended_batch
+from sessionization.spark.output.sinks import ChangesSink, SinkContext, newest_appended_batch
 from sessionization.spark.tables import compaction, rollup
+from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, STREAM_PROGRESS
 from tests.support.changes import NOW_MS, a_change, changes_frame, changes_sink
@@ -168,7 +170,7 @@ def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     reasons = ["reported", "orphaned", "orphaned", "timed_out"]
     rows = [a_change(), *(a_change(**end, end_reason=reason) for reason in reasons)]
     changes_sink(location, reports, "its writer")(spark.createDataFrame(rows, OUTPUT_SCHEMA), 9)
-    assert reports[0].ends == {"reported": 1, "superseded": 0, "timed_out": 1, "orphaned": 2}
+    assert reports[0].ends == {"reported": 1, "superseded": 0, "timed_out": 1, "inactive": 0, "orphaned": 2}
     assert reports[0].rows_out == 5
 
     batch = spark.createDataFrame([a_change(session_id=3)], OUTPUT_SCHEMA)
@@ -177,6 +179,24 @@ def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
     assert newest_appended_batch(location, spark, SESSION_CHANGES, "its writer") == 10
     assert newest_appended_batch(location, spark, SESSION_CHANGES, "its") == -1
     assert newest_appended_batch(location, spark, STREAM_PROGRESS, "its writer") == -1
+
+
+def test_activities_are_counted_and_a_resumed_session_alone_is_written(
+    spark: SparkSession, location: TableLocation
+) -> None:
+    fit_to_events(spark, location, package_map(DEFAULT), (), has_activity=True)
+    reports: list = []
+    resumed = {"change": "resumed", "revision": 1, "duration_ms": None, "activity_counts": "[3,0,1,0]"}
+    rows = [a_change(**resumed), a_change(change=None, activity_counts="[2,5,0,1]")]
+    sink = ChangesSink(SinkContext("sessionize", location, "w", listeners=(reports.append,)), has_activity=True)
+    sink(spark.createDataFrame(rows, OUTPUT_SCHEMA), 0)
+    inactive = a_change(change="ended", end_reason="inactive", ended_ms=NOW_MS)
+    sink(spark.createDataFrame([inactive], OUTPUT_SCHEMA), 1)
+    names = ("activities", "duplicate_activity", "late_activity", "resumed", "implied_starts")
+    assert [tuple(getattr(report, name) for name in names) for report in reports] == [(5, 5, 1, 1, 1), (0,) * 5]
+    assert reports[1].ends["inactive"] == 1
+    written = location.read(spark.read, SESSION_CHANGES).orderBy("change").select("change", "end_reason").collect()
+    assert [tuple(row) for row in written] == [("ended", "inactive"), ("resumed", None)]
 
 
 def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_names_the_constraint(

@@ -21,12 +21,12 @@ from tests.support.random_histories import (
     Batch,
     History,
     any_rules,
-    histories,
+    cases,
     law_settings,
     merge_equal_clocks,
     streamed_rows,
 )
-from tests.support.reference import session_rows
+from tests.support.reference_sessions import session_rows
 
 
 def packed(history: History) -> pa.Table:
@@ -57,9 +57,10 @@ def ingested_with_batch(history: History) -> History:
     )
 
 
-@law_settings(300)
-@given(any_rules, histories(max_batches=30, max_rows=4).filter(lambda history: any(batch.rows for batch in history)))
-def test_a_replay_of_a_dirty_history_gives_the_streams_rows(rules: Rules, history: History) -> None:
+@law_settings(500)
+@given(cases(any_rules, max_batches=30, max_rows=4).filter(lambda case: any(batch.rows for batch in case[1])))
+def test_a_replay_of_a_dirty_history_gives_the_streams_rows(case: tuple[Rules, History]) -> None:
+    rules, history = case
     history = ingested_with_batch(merge_equal_clocks(history))
     clocks = [batch.now_ms for batch in history]
     clock = build_clock((clocks, clocks, clocks), (clocks, clocks), until_ms=clocks[-1])

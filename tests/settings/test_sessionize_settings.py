@@ -12,6 +12,7 @@ from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import InspectSettings, MaintainSettings
 from sessionization.settings.sessionize_settings import RealTimePace, RuleSettings, SessionizeSettings
 from sessionization.settings.table_location_settings import TableLocationSettings
+from tests.support.event_maps import WITH_PINGS
 
 FOLDERS = ("--warehouse=w", "--checkpoints=c")
 FILES = ("--input=in", *FOLDERS)
@@ -25,6 +26,17 @@ def test_the_core_and_the_options_have_the_documented_default_rules() -> None:
         heartbeat_ms=30_000, session_timeout_ms=12 * hour_ms, late_retention_ms=600_000, max_sessions_per_device=64
     )
     assert Rules() == RuleSettings().of_sessions == documented
+
+
+def test_an_inactivity_timeout_needs_kinds_of_activity_and_a_memory_as_long(tmp_path: Path) -> None:
+    (tmp_path / "map.yml").write_text(WITH_PINGS)
+    options = (*FILES, "--inactivity-timeout=10m")
+    with pytest.raises(ConfigurationError, match=r"^--inactivity-timeout: the map --events default has no kinds"):
+        read_settings(SessionizeSettings, options)
+    of_pings = (*options, f"--events={tmp_path / 'map.yml'}")
+    assert read_settings(SessionizeSettings, of_pings).rules.of_sessions == Rules(inactivity_timeout_ms=600_000)
+    with pytest.raises(ConfigurationError, match=r"^--late-retention 9m is shorter than --inactivity-timeout 10m: "):
+        read_settings(SessionizeSettings, (*of_pings, "--late-retention=9m"))
 
 
 def test_tables_in_a_catalog_bring_the_folders_of_their_volumes() -> None:

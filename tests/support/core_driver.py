@@ -1,10 +1,13 @@
 """Plays micro-batches through the core as the Spark operator does: one state and its timers per grouping key."""
 
 from collections.abc import Callable, Iterable
+from dataclasses import astuple
+from operator import add
 
+from sessionization.core.device_sessions import Outcome, Tally
 from sessionization.core.events import Change, Event
 from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
-from sessionization.core.session_rules import Outcome, Tally, on_events, on_timer
+from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import Rules, Sessions, SessionState, next_timer_ms, timer_for_events_ms
 
 
@@ -80,13 +83,7 @@ class Driver:
 
     def _apply(self, device_id: str, outcome: Outcome) -> None:
         self._changes.extend((device_id, change) for change in outcome.changes)
-        total, added = self.tally, outcome.tally
-        self.tally = Tally(
-            total.events + added.events,
-            total.duplicate_start + added.duplicate_start,
-            total.duplicate_end + added.duplicate_end,
-            total.evicted + added.evicted,
-        )
+        self.tally = Tally(*map(add, astuple(self.tally), astuple(outcome.tally)))
         _check_updated(self.sessions.get(device_id, {}), outcome)
         if outcome.sessions:
             self.sessions[device_id] = outcome.sessions

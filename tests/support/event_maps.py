@@ -8,6 +8,9 @@ from tests.support.sources import ROOT
 PACKAGE = {file.stem: file.read_text() for file in sorted((ROOT / "lib/sessionization/event_map/maps").glob("*.yml"))}
 """The maps that have a name of their own for `--events`."""
 
+WITH_PINGS = PACKAGE["default"].replace("activity: []", "activity: [Ping]")
+"""The map `default`, with events of activity."""
+
 ARCADE = """
 version: 1
 streams:

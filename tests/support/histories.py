@@ -7,8 +7,9 @@ micro-batches before it. Instants are exact to the millisecond: `TEN - 1` is the
 from collections.abc import Iterable
 from dataclasses import replace
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start
-from sessionization.core.session_rules import Outcome, on_events
+from sessionization.core.device_sessions import Outcome
+from sessionization.core.events import Activity, Change, ChangeKind, End, EndReason, Event, Platform, Start
+from sessionization.core.session_rules import on_events
 from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, Sessions, SessionState
 
 SECOND = 1_000
@@ -21,7 +22,7 @@ EARLIER = NOW - 5 * MINUTE
 
 PC, CONSOLE = Platform.PC, Platform.CONSOLE
 REPORTED, ORPHANED = EndReason.REPORTED, EndReason.ORPHANED
-SUPERSEDED, TIMED_OUT = EndReason.SUPERSEDED, EndReason.TIMED_OUT
+SUPERSEDED, TIMED_OUT, INACTIVE = EndReason.SUPERSEDED, EndReason.TIMED_OUT, EndReason.INACTIVE
 
 RULES = Rules()
 ONE = Rules(max_sessions_per_device=1)
@@ -39,6 +40,10 @@ def end(
     platform: Platform = PC,
 ) -> End:
     return End(session_id, at_ms, platform, at_ms + SECOND, account_id, foreground_s)
+
+
+def activity(session_id: int, at_ms: int, account_id: str | None = None, platform: Platform = PC) -> Activity:
+    return Activity(session_id, at_ms, platform, at_ms + SECOND, account_id)
 
 
 def live(started_ms: int, opened_ms: int = EARLIER, account_id: str | None = None, platform: Platform = PC) -> Live:
@@ -108,9 +113,11 @@ def apply(state_before: Sessions, *events: Event, rules: Rules = RULES, now_ms: 
     return on_events(state_before, events, now_ms, rules)
 
 
-def check_event(state_before: Sessions, event: Event, emitted: Iterable[Change], state_after: Sessions) -> Outcome:
+def check_event(
+    state_before: Sessions, event: Event, emitted: Iterable[Change], state_after: Sessions, rules: Rules = RULES
+) -> Outcome:
     """Applies one event and checks the changes that it emits, in order, and the state after it."""
-    outcome = apply(state_before, event)
+    outcome = apply(state_before, event, rules=rules)
     assert outcome.changes == caused_by(event, emitted)
     assert without_places(outcome.sessions) == dict(state_after)
     return outcome

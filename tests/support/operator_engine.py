@@ -3,20 +3,21 @@
 import json
 import random
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
 from pyspark.sql import Row
 
-from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.events import Activity, End, Event, Platform, Start
 from sessionization.core.heartbeat_grid import grid_for_key
 from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.operator.processor import SessionProcessor
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA
-from tests.support.oracle import COLUMNS, Counted, day
+from tests.support.oracle import Counted
+from tests.support.oracle_columns import COLUMNS, day
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 NOW = grid_for_key("d", RULES.heartbeat_ms).after(1_000_000)
@@ -33,11 +34,13 @@ def end(session_id: int, at_ms: int = NOW) -> tuple[str, Event]:
     return "d", End(session_id, at_ms, Platform.PC, at_ms, foreground_s=3)
 
 
-def random_events(rng: random.Random, now_ms: int, label_count: int = 0) -> list[tuple[str, Event]]:
+def random_events(
+    rng: random.Random, now_ms: int, label_count: int = 0, kinds: Sequence[type[Event]] = (Start, End)
+) -> list[tuple[str, Event]]:
     """Up to four events of three devices; few ids and few instants make events collide."""
     events: list[tuple[str, Event]] = []
     for _ in range(rng.randrange(5)):
-        device_id, kind, session_id = f"d{rng.randrange(3)}", rng.choice([Start, End]), rng.randrange(6)
+        device_id, kind, session_id = f"d{rng.randrange(3)}", rng.choice(kinds), rng.randrange(6)
         at_ms, platform = now_ms - rng.randrange(0, 4_000, 500), rng.choice(list(Platform))
         event = kind(session_id, at_ms, platform, now_ms, rng.choice([None, "ann"]))
         labels = tuple(rng.choice([None, "chess", '"],[{é']) for _ in range(label_count))
@@ -168,8 +171,8 @@ class Engine:
 
 def event_row(key: str, device_id: str, event: Event) -> Row:
     """Build the row that `pack_event` writes: every value that is not null is text."""
-    is_start = isinstance(event, Start)
-    foreground_s = None if is_start else event.foreground_s
+    is_start = None if isinstance(event, Activity) else isinstance(event, Start)
+    foreground_s = event.foreground_s if isinstance(event, End) else None
     values = (
         device_id, event.session_id, is_start, event.at_ms, foreground_s, event.account_id, event.platform.value,
         event.ingested_ms, *event.labels,

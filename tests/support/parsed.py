@@ -5,7 +5,7 @@ from typing import Any
 
 from pyspark.sql import Row
 
-from sessionization.core.events import Start
+from sessionization.core.events import Activity, Start
 from sessionization.message_limits import SKIPPED
 from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS
 
@@ -22,7 +22,7 @@ def read_outcome(found: Any) -> Any:
     if not isinstance(found, tuple):
         return found
     device_id, event = found
-    is_start = isinstance(event, Start)
+    is_start = None if isinstance(event, Activity) else isinstance(event, Start)
     fields = {"foreground_s": None} | asdict(event)
     return {
         "device_id": device_id,

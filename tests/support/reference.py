@@ -6,53 +6,15 @@ them.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field
-from typing import Literal
 from zlib import crc32
 
-from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Labels, Platform, Start
-from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
+from sessionization.core.events import Activity, Change, ChangeKind, End, EndReason, Event, Start
+from sessionization.core.session_state import Rules
+from tests.support.reference_device import Device, PendingEndModel, Session, as_started, canonical_place
+from tests.support.reference_sessions import first_known, known_labels
 
 _END_REASONS_OF_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
 """The end reasons that no later End replaces. A remembered session is orphaned only if a warm start read it."""
-
-
-@dataclass(slots=True)
-class Session:
-    """A session with a Start. It is live until its `ended` change.
-
-    `newest_change` is its newest `started` or `ended` change.
-    """
-
-    started_ms: int
-    opened_ms: int
-    newest_change: Change
-    last_beat: int | None = None
-    deadline_ms: int = 0
-
-    def sort_key(self) -> tuple[int, int]:
-        return self.started_ms, self.newest_change.session_id
-
-
-@dataclass(slots=True)
-class PendingEndModel:
-    """An End that waits for its Start until its deadline."""
-
-    end: End
-    deadline_ms: int
-
-
-@dataclass(slots=True)
-class Device:
-    """The remembered sessions and Ends of a device: `closed` in closing order, `pending_ends` in arrival order."""
-
-    device_id: str
-    live: Session | None = None
-    closed: list[Session] = field(default_factory=list)
-    pending_ends: list[PendingEndModel] = field(default_factory=list)
-
-    def sessions(self) -> list[Session]:
-        return sorted(self.closed + ([self.live] if self.live else []), key=Session.sort_key)
 
 
 class Reference:
@@ -69,7 +31,10 @@ class Reference:
         self.is_grouped = is_grouped
         self.remembered: dict[str, dict[str, Device]] = {}
         self.timers: dict[str, set[int]] = {}
-        self.counters = {"events": 0, "duplicate_start": 0, "duplicate_end": 0, "evicted": 0}
+        self.counters = dict.fromkeys(
+            ("events", "duplicate_start", "duplicate_end", "evicted", "activities", "duplicate_activity",
+             "late_activity", "implied_starts"), 0
+        )  # fmt: skip
         self._now_ms = 0
         self._cause: Event | None = None
         self._changes: list[tuple[str, Change]] = []
@@ -83,9 +48,13 @@ class Reference:
             key: self._needed_ms(key) for key in due.union(self.key_of(device_id) for device_id, _ in rows)
         }
         for device_id, event in rows:
+            if isinstance(event, Activity) and self.rules.inactivity_timeout_ms is None:
+                continue  # skipped
             self._cause = event
             devices = self.remembered.setdefault(self.key_of(device_id), {})
-            self._apply(devices.setdefault(device_id, Device(device_id)), event)
+            device = devices.setdefault(device_id, Device(device_id))
+            self._hear_of_live(device)
+            self._apply(device, event)
         self._cause = None
         for key, before_ms in needed_before.items():
             needed_ms = self._needed_ms(key)
@@ -96,11 +65,14 @@ class Reference:
         return self._changes
 
     def devices(self) -> list[Device]:
-        return [device for devices in self.remembered.values() for device in devices.values()]
+        """The devices of which something is remembered."""
+        all_devices = [device for devices in self.remembered.values() for device in devices.values()]
+        return [device for device in all_devices if device.sessions() or device.pending_ends]
 
     def _fire_all(self, key: str) -> None:
         devices = self.remembered.pop(key, {})
         for device in devices.values():
+            self._hear_of_live(device)
             self._fire(device, key)
         left = {device.device_id: device for device in devices.values() if device.sessions() or device.pending_ends}
         if left:
@@ -114,6 +86,8 @@ class Reference:
         known = [session for session in device.sessions() if session.newest_change.session_id == event.session_id]
         pending = [entry for entry in device.pending_ends if entry.end.session_id == event.session_id]
         match event:
+            case Start() if known and known[0].is_implied:  # S7
+                self._start_at_last(device, known[0], event)
             case Start() if known:  # S1
                 self.counters["duplicate_start"] += 1
             case Start():
@@ -124,6 +98,8 @@ class Reference:
                 self._end_reported(device, known[0], event)
             case End():  # E4
                 device.pending_ends.append(PendingEndModel(event, self._now_ms + self.rules.late_retention_ms))
+            case Activity():
+                self.counters[self._activity(device, event, known, pending)] += 1
         while len(device.sessions()) + len(device.pending_ends) > self.rules.max_sessions_per_device:
             self.counters["evicted"] += 1
             if device.closed:
@@ -137,10 +113,12 @@ class Reference:
         started = Change(start.session_id, account_id, start.platform, ChangeKind.STARTED, self._now_ms, start.at_ms)
         labels = known_labels(start.labels, *(end.labels for end in ends))
         new = Session(start.at_ms, self._now_ms, started._replace(duration_ms=0, labels=labels))
+        if self.rules.inactivity_timeout_ms is not None:
+            new.last_active_ms, new.heard_ms = start.at_ms, self._now_ms
         earlier = [session for session in device.sessions() if session.sort_key() < new.sort_key()]
         later = [session for session in device.sessions() if session.sort_key() > new.sort_key()]
         if device.live is not None and device.live not in later and (pending or not later):  # S2, S4
-            self._end(device, device.live, EndReason.SUPERSEDED, start.at_ms)
+            self._make_way(device, device.live, start.at_ms)
         self._emit(device, new.newest_change)
         if pending:  # S2
             device.pending_ends.remove(pending[0])
@@ -150,8 +128,95 @@ class Reference:
         else:  # S5
             device.live = new
         for before in earlier[-1:]:  # S6
-            if before.newest_change.end_reason is not None and (before.newest_change.ended_ms or 0) > start.at_ms:
-                self._end(device, before, before.newest_change.end_reason, start.at_ms)
+            self._cut(device, before, start.at_ms)
+
+    def _cut(self, device: Device, before: Session, at_ms: int) -> None:
+        if before.newest_change.end_reason is not None and (before.newest_change.ended_ms or 0) > at_ms:
+            self._end(device, before, before.newest_change.end_reason, at_ms)
+
+    def _make_way(self, device: Device, live: Session, at_ms: int) -> None:
+        """S4: a newer session ends the live one, or the live one was over before."""
+        if self._was_silent_until(live, at_ms):
+            assert live.last_active_ms is not None
+            self._end(device, live, EndReason.INACTIVE, live.last_active_ms)
+        else:
+            self._end(device, live, EndReason.SUPERSEDED, at_ms)
+
+    def _was_silent_until(self, live: Session, at_ms: int) -> bool:
+        timeout_ms = self.rules.inactivity_timeout_ms
+        return timeout_ms is not None and at_ms - (live.last_active_ms or 0) >= timeout_ms
+
+    def _hear_of_live(self, device: Device) -> None:
+        """A live session from before there was an inactivity timeout counts as heard now."""
+        live = device.live
+        if live is not None and live.last_active_ms is None and self.rules.inactivity_timeout_ms is not None:
+            live.last_active_ms, live.heard_ms = live.started_ms, self._now_ms
+
+    def _start_at_last(self, device: Device, session: Session, start: Start) -> None:
+        """S7: the Start of a session that an Activity began."""
+        session.is_implied = False
+        said, here, there = session.newest_change, session.sort_key(), (start.at_ms, start.session_id)
+        others = [other for other in device.sessions() if other is not session]
+        moves = there < here and not any(there < other.sort_key() < here for other in others)
+        if moves:
+            session.started_ms = start.at_ms
+            account_id, platform = first_known([start.account_id, said.account_id]), start.platform
+            labels = known_labels(start.labels, said.labels)
+        else:
+            account_id, platform = first_known([said.account_id, start.account_id]), said.platform
+            labels = known_labels(said.labels, start.labels)
+        session.newest_change = said._replace(
+            account_id=account_id, platform=platform, labels=labels, started_ms=session.started_ms
+        )
+        self._emit(device, as_started(session.newest_change))
+        if said.end_reason is not None:
+            assert said.ended_ms is not None
+            self._end(device, session, said.end_reason, said.ended_ms)
+        if moves:
+            for before in [other for other in others if other.sort_key() < there][-1:]:
+                self._cut(device, before, start.at_ms)
+
+    def _activity(
+        self, device: Device, activity: Activity, known: list[Session], pending: list[PendingEndModel]
+    ) -> str:
+        """A1 to A5: apply an Activity, and return what it is counted as."""
+        timeout_ms, at_ms = self.rules.inactivity_timeout_ms, activity.at_ms
+        assert timeout_ms is not None
+        for session in known:
+            if session is device.live and at_ms > (session.last_active_ms or 0):  # A1
+                session.last_active_ms, session.heard_ms = at_ms, self._now_ms
+                return "activities"
+            ended = session.newest_change
+            is_active_since = ended.end_reason is EndReason.INACTIVE and at_ms > (ended.ended_ms or 0)
+            if is_active_since and session is device.sessions()[-1]:  # A2
+                self._resume(device, session, at_ms)
+                return "activities"
+        if known or pending:  # A3
+            return "duplicate_activity"
+        is_old = activity.ingested_ms - at_ms > timeout_ms
+        in_the_way = [
+            other
+            for other in device.sessions()
+            if other.sort_key() > (at_ms, activity.session_id)
+            or (other.newest_change.ended_ms is not None and other.newest_change.ended_ms > at_ms)
+        ]
+        if is_old or in_the_way or (device.live is not None and not self._was_silent_until(device.live, at_ms)):  # A5
+            return "late_activity"
+        fields = activity.session_id, at_ms, activity.platform, activity.ingested_ms, activity.account_id
+        self._start(device, Start(*fields, activity.labels), [])  # A4
+        assert device.live is not None
+        device.live.is_implied = True
+        self.counters["implied_starts"] += 1
+        return "activities"
+
+    def _resume(self, device: Device, session: Session, at_ms: int) -> None:
+        device.closed = [other for other in device.closed if other is not session]
+        device.live = session
+        session.newest_change = as_started(session.newest_change)
+        session.last_active_ms, session.heard_ms, session.resumed_ms = at_ms, self._now_ms, self._now_ms
+        resumed = session.newest_change._replace(kind=ChangeKind.RESUMED, duration_ms=None, revision=session.said)
+        session.said += 1
+        self._emit(device, resumed)
 
     def _end_reported(self, device: Device, session: Session, end: End) -> None:
         account_id = first_known([session.newest_change.account_id, end.account_id])
@@ -164,9 +229,9 @@ class Reference:
         later_ms = [other.started_ms for other in device.sessions() if other.sort_key() > session.sort_key()]
         ended_ms = max(session.started_ms, min([at_ms, *later_ms]))
         ended = session.newest_change._replace(kind=ChangeKind.ENDED, end_reason=reason, ended_ms=ended_ms)
-        if session.newest_change.kind is ChangeKind.ENDED:
-            ended = ended._replace(revision=ended.revision + 1)
-        else:
+        ended = ended._replace(revision=session.said)
+        session.said += 1
+        if session.newest_change.kind is not ChangeKind.ENDED:
             session.deadline_ms = self._now_ms + self.rules.late_retention_ms
             device.closed.append(session)
             device.live = None if device.live is session else device.live
@@ -178,11 +243,17 @@ class Reference:
         device.closed = [old for old in device.closed if old.deadline_ms > now_ms]  # T3, before T1 closes one
         for entry in [entry for entry in device.pending_ends if entry.deadline_ms <= now_ms]:  # T4
             self._orphan(device, entry)
-        if live is not None and now_ms - live.opened_ms >= self.rules.session_timeout_ms:  # T1
+        silence_ms = self.rules.inactivity_timeout_ms
+        if live is not None and silence_ms is not None and now_ms - live.heard_ms >= silence_ms:  # T0
+            assert live.last_active_ms is not None
+            self._end(device, live, EndReason.INACTIVE, live.last_active_ms)
+        elif live is not None and silence_ms is None and now_ms - live.opened_ms >= self.rules.session_timeout_ms:  # T1
             self._end(device, live, EndReason.TIMED_OUT, live.started_ms + self.rules.session_timeout_ms)
         elif live is not None:
             newest, opened = self._newest_instant(key, now_ms), self._newest_instant(key, live.opened_ms)
             last = opened if live.last_beat is None else live.last_beat
+            if live.resumed_ms is not None:
+                last = max(last, self._newest_instant(key, live.resumed_ms))
             if newest > last:  # T2
                 live.last_beat = newest
                 beat = live.newest_change._replace(kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
@@ -219,100 +290,3 @@ class Reference:
         event_ms, ingested_ms = (self._cause.at_ms, self._cause.ingested_ms) if self._cause else (None, None)
         change = change._replace(processed_ms=self._now_ms, event_ms=event_ms, ingested_ms=ingested_ms)
         self._changes.append((device.device_id, change))
-
-
-def entries_of(device: Device, rules: Rules) -> dict[int, SessionState]:
-    """A device's entries as the core holds them, in the order in which the bound forgets them."""
-    entries: dict[int, SessionState] = {}
-    if device.live is not None:
-        change = device.live.newest_change
-        live = Live(device.live.started_ms, device.live.opened_ms, change.account_id, change.platform, change.labels)
-        entries[change.session_id] = live
-    for place, session in enumerate(device.closed):
-        change, closed_ms = session.newest_change, session.deadline_ms - rules.late_retention_ms
-        end = change.ended_ms, change.end_reason, change.revision, change.foreground_s
-        who = change.account_id, change.platform
-        entries[change.session_id] = Closed(session.started_ms, *end, *who, closed_ms, place, change.labels)
-    for place, waiting in enumerate(device.pending_ends, len(device.closed)):
-        end_event, seen_ms = waiting.end, waiting.deadline_ms - rules.late_retention_ms
-        content = end_event.at_ms, end_event.foreground_s, end_event.account_id, end_event.platform
-        entries[end_event.session_id] = PendingEnd(*content, seen_ms, place, end_event.labels)
-    return entries
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """One row of the `sessions` table; its end reason is `orphaned` only if no Start is known."""
-
-    account_id: str | None
-    platform: Platform
-    status: Literal["live", "ended"]
-    started_ms: int | None
-    ended_ms: int | None
-    duration_ms: int | None
-    foreground_s: int | None
-    end_reason: EndReason | None
-    revision: int
-    updated_ms: int
-    labels: Labels = ()
-
-
-def session_rows(changes: Iterable[tuple[str, Change]]) -> dict[tuple[str, int], SessionRow]:
-    """The `sessions` table after these changes, in any order and with any number of repeats."""
-    changes_of: dict[tuple[str, int], list[Change]] = {}
-    for device_id, change in changes:
-        if change.kind is not ChangeKind.HEARTBEAT:
-            changes_of.setdefault((device_id, change.session_id), []).append(change)
-    return {session: _row(its_changes) for session, its_changes in changes_of.items()}
-
-
-def _row(changes: list[Change]) -> SessionRow:
-    starts = [c for c in changes if c.kind is ChangeKind.STARTED]
-    first_start = sorted(starts, key=lambda c: _nulls_last(c.started_ms, c.account_id, c.platform, *c.labels))[:1]
-    ends = sorted((c for c in changes if c.kind is ChangeKind.ENDED), key=_end_sort_key)
-    sources = [*first_start, *ends[-1:]]
-    account_id, platform = first_known(c.account_id for c in sources), sources[0].platform
-    labels = known_labels(*(c.labels for c in sources))
-    started_ms = min((c.started_ms for c in changes if c.started_ms is not None), default=None)
-    updated_ms = max(c.processed_ms for c in changes)
-    if not ends:
-        return SessionRow(account_id, platform, "live", started_ms, None, None, None, None, 0, updated_ms, labels)
-    end = ends[-1]
-    ended_ms = max(at_ms for at_ms in (end.ended_ms, started_ms) if at_ms is not None)
-    duration_ms = None if started_ms is None else ended_ms - started_ms
-    start_came_late = end.end_reason is EndReason.ORPHANED and started_ms is not None
-    reason = EndReason.REPORTED if start_came_late else end.end_reason
-    end_fields = (end.foreground_s, reason, end.revision, updated_ms, labels)
-    return SessionRow(account_id, platform, "ended", started_ms, ended_ms, duration_ms, *end_fields)
-
-
-def _end_sort_key(c: Change) -> tuple[object, ...]:
-    strength = (c.end_reason is EndReason.REPORTED, c.end_reason is EndReason.ORPHANED, c.revision)
-    return _nulls_first(*strength, c.ended_ms, c.foreground_s, c.account_id, c.end_reason, c.platform, *c.labels)
-
-
-def _nulls_first(*values: int | str | None) -> tuple[object, ...]:
-    return tuple((0,) if value is None else (1, value) for value in values)
-
-
-def _nulls_last(*values: int | str | None) -> tuple[object, ...]:
-    return tuple((1,) if value is None else (0, value) for value in values)
-
-
-def canonical_place(event: Event) -> tuple[object, ...]:
-    """The sort key of an event among the events of its device in one micro-batch."""
-    content = (event.foreground_s if isinstance(event, End) else None, event.account_id)
-    content_last, labels_last = (
-        [(1,) if value is None else (0, value) for value in values] for values in (content, event.labels)
-    )
-    first = event.at_ms, isinstance(event, Start), event.session_id
-    return *first, *content_last, str(event.platform), event.ingested_ms, *labels_last
-
-
-def known_labels(*sources: Labels) -> Labels:
-    """Title and kept values, each by itself from the first source that has it."""
-    return tuple(first_known(values) for values in zip(*sources, strict=True))
-
-
-def first_known(values: Iterable[str | None]) -> str | None:
-    return next((value for value in values if value is not None), None)

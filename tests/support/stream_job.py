@@ -91,7 +91,13 @@ class Job:
                 session_id_type=None if checkpoint.is_used else checkpoint.layout.session_id_type,
             )
             self.owner = checkpoint.id
-        fit_to_events(self.spark, self.location, settings.event_map, checkpoint.layout.labels)
+        fit_to_events(
+            self.spark,
+            self.location,
+            settings.event_map,
+            checkpoint.layout.labels,
+            has_activity=checkpoint.in_force.has_activity,
+        )
         self.context, self.pipeline = context, (pipeline := Queries(context, lambda _: None, (report,), initial_state))
         with take_input(context):
             try:

@@ -13,7 +13,7 @@ from fractions import Fraction
 from functools import partial
 from typing import Any, NoReturn
 
-from sessionization.core.events import End, Event, Start
+from sessionization.core.events import Activity, End, Event, Start
 from tests.support.avro_wire import json_of
 
 DEFAULT: "Fields" = {
@@ -55,11 +55,12 @@ def lines_of(content: bytes) -> list[bytes]:
 
 
 def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
-    stream: str, value: bytes | None, ingested_ms: int, events: Fields = DEFAULT
+    stream: str, value: bytes | None, ingested_ms: int, events: Fields = DEFAULT, *, has_activity: bool = False
 ) -> tuple[str, Event] | str | None:
     """Return the device and the event, or the first reason in the contract's table that fits; None for a skipped one.
 
-    `events` is the content of an event map, of one with Avro also its `schemas` by id.
+    `events` is the content of an event map, of one with Avro also its `schemas` by id. `has_activity`: the job has an
+    inactivity timeout.
     """
     line = value or b""
     if len(line) > _MAX_VALUE_BYTES:
@@ -72,8 +73,9 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
     here = events | events["streams"][stream]
     kind = _text(_at(fields, events["event"]))
     starts, ends = events["kinds"]["start"], events["kinds"]["end"]
-    is_other = kind is not None and kind not in {*starts, *ends}
-    if kind in events["kinds"].get("activity", ()) or (is_other and events.get("other_events") == "skip"):
+    activities = events["kinds"].get("activity", ())
+    used = {*starts, *ends, *(activities if has_activity else ())}
+    if kind is not None and kind not in used and (kind in activities or events.get("other_events") == "skip"):
         return None
     as_id = _text if events == DEFAULT else _text_or_integer
     device_id, parts = _id(fields, here["device_id"], as_id)
@@ -93,7 +95,7 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
     at_ms = _TIMES[events["event_time"]["format"]](_at(fields, events["event_time"]["path"]))
     if at_ms is None:
         return "missing_event_time"
-    if kind not in {*starts, *ends}:
+    if kind not in used:
         return "unknown_event"
     platform = here["platform"]
     if not isinstance(platform, str):
@@ -107,6 +109,8 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
     labels = tuple(_label(_at(fields, path)) for path in label_paths(events).values())
     if kind in starts:
         return device_id, Start(session_id, at_ms, platform, ingested_ms, account_id, labels)
+    if kind in activities:
+        return device_id, Activity(session_id, at_ms, platform, ingested_ms, account_id, labels)
     foreground = events.get("foreground_s") or {"path": None, "unit": "s"}
     foreground_s = _long(_at(fields, foreground["path"]))
     if foreground_s is not None and foreground_s < 0:
@@ -114,6 +118,11 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
     if foreground_s is not None and foreground["unit"] == "ms":
         foreground_s //= 1_000
     return device_id, End(session_id, at_ms, platform, ingested_ms, account_id, foreground_s, labels)
+
+
+def skips(events: Fields, *, has_activity: bool) -> bool:
+    """Whether some events of a map are skipped."""
+    return events.get("other_events") == "skip" or (bool(events["kinds"].get("activity")) and not has_activity)
 
 
 def label_paths(events: Fields) -> dict[str, str]:

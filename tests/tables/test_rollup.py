@@ -26,6 +26,7 @@ from tests.support.histories import (
     EIGHT,
     ELEVEN,
     HOUR,
+    INACTIVE,
     NINE,
     NOON,
     NOW,
@@ -38,7 +39,7 @@ from tests.support.histories import (
     ended,
     started,
 )
-from tests.support.reference import SessionRow
+from tests.support.reference_sessions import SessionRow
 from tests.support.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark
@@ -60,7 +61,9 @@ def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
             session_id=rng.randrange(8),
             account_id=rng.choice([None, "ann", "bob", "😀", "\uffff"]),
             platform=rng.choice(list(Platform)),
-            kind=ChangeKind.STARTED if reason is None else ChangeKind.ENDED,
+            kind=ChangeKind.ENDED
+            if reason
+            else rng.choice([ChangeKind.STARTED, ChangeKind.STARTED, ChangeKind.RESUMED]),
             processed_ms=T + rng.randrange(10),
             started_ms=None if is_orphan else started_ms,
             end_reason=reason,
@@ -119,6 +122,9 @@ LONGER = replace(OVER, foreground_s=60)
 BARE_START, NAMED_START = started(1, NINE), started(1, NINE, "anna", CONSOLE)
 OF_BEN = ended(1, NINE, TEN, account_id="ben")
 LATE_END = ended(1, None, TEN, ORPHANED, foreground_s=60)
+INACTIVE_END = ended(1, NINE, NINE + 1, INACTIVE)
+RESUMED = started(1, NINE)._replace(kind=ChangeKind.RESUMED, revision=1, duration_ms=None)
+AGAIN_INACTIVE = replace(OVER, end_reason=INACTIVE, revision=2)
 EXAMPLES: list[tuple[tuple[Change, ...], SessionRow]] = [
     *((pair, row_of(pair[1])) for pair in pairwise(ENDS)),
     ((NAMED_START,), replace(LIVE, account_id="anna", platform=CONSOLE)),
@@ -157,6 +163,13 @@ EXAMPLES: list[tuple[tuple[Change, ...], SessionRow]] = [
     # Nulls come last.
     ((started(1, NINE, "z", PC), BARE_START), replace(LIVE, account_id="z")),
     ((BARE_START, BARE_START._replace(labels=(None, "DE"))), replace(LIVE, labels=(None, "DE"))),
+    # A session that was resumed is live until its next end; its own row says no reason, time or revision.
+    ((BARE_START, INACTIVE_END, RESUMED), LIVE),
+    ((RESUMED, INACTIVE_END), LIVE),
+    ((RESUMED,), LIVE),
+    ((BARE_START, INACTIVE_END, RESUMED, ended(1, NINE, TEN)._replace(revision=2)), replace(OVER, revision=2)),
+    ((BARE_START, INACTIVE_END, RESUMED, ended(1, NINE, TEN, INACTIVE, revision=2)), AGAIN_INACTIVE),
+    ((BARE_START, RESUMED, LATE_END), LONGER),
     # Title and kept values are each by itself those of the Start, or of the end shown.
     ((BARE_START._replace(labels=("chess", None)),), replace(LIVE, labels=("chess", None))),
     (

@@ -4,9 +4,9 @@ from dataclasses import replace
 
 from hypothesis import given
 
-from sessionization.core.events import ChangeKind, End, EndReason, Event, Platform, Start
+from sessionization.core.events import Activity, ChangeKind, End, EndReason, Event, Platform, Start
 from sessionization.core.heartbeat_grid import Grid, grid_for_key
-from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState
+from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState, Signs
 from sessionization.spark.warm_start.remembered_state import MemorySpan, resume
 from tests.support.core_driver import Driver
 from tests.support.histories import without_places
@@ -15,7 +15,9 @@ from tests.support.random_histories import (
     histories,
     law_settings,
     merge_equal_clocks,
+    rows_with_activity,
     rules_that_forget_nothing,
+    with_inactivity_timeout,
 )
 
 MINUTE = 60_000
@@ -66,6 +68,52 @@ def test_the_entries_and_the_events_without_a_change_give_the_state_back(rules: 
         sessions, unread = resume(stored, micro_batches, grid_for_key(device_id, rules.heartbeat_ms), span)
         assert without_places(sessions) == without_places(expected)
         assert unread == []
+
+
+@law_settings(300)
+@given(
+    with_inactivity_timeout(rules_that_forget_nothing),
+    histories(max_batches=30, max_rows=4, any_row=rows_with_activity),
+)
+def test_archived_activities_give_the_signs_of_life_back(rules: Rules, history: History) -> None:
+    """The tables have a live session's start and when it was opened; no Activity opens or resumes one again."""
+    driver, changed = Driver(rules), set()
+    history = merge_equal_clocks(history)
+    for batch in history:
+        for device_id, change in driver.micro_batch(batch.now_ms, batch.rows):
+            if change.kind is ChangeKind.STARTED or change.end_reason is EndReason.REPORTED:
+                is_start = change.kind is ChangeKind.STARTED
+                changed.add((device_id, change.session_id, is_start, change.event_ms, change.ingested_ms))
+    span = MemorySpan(history[-1].now_ms, rules)
+    for device_id, expected in driver.sessions.items():
+        stored = {id_: from_tables(entry) for id_, entry in expected.items() if not isinstance(entry, PendingEnd)}
+        micro_batches: dict[int, list[Event]] = {}
+        for batch in history:
+            for device, event in batch.rows:
+                key = (device, event.session_id, isinstance(event, Start), event.at_ms, event.ingested_ms)
+                if device == device_id and (isinstance(event, Activity) or key not in changed):
+                    micro_batches.setdefault(batch.now_ms, []).append(event)
+        sessions, unread = resume(stored, micro_batches, grid_for_key(device_id, rules.heartbeat_ms), span)
+        assert without_signs(sessions) == without_signs(expected)
+        assert not any(isinstance(event, Activity) for event in unread)
+        for session_id, entry in expected.items():
+            if isinstance(entry, Live) and entry.signs is not None:
+                signs = sessions[session_id].signs
+                assert signs.last_active_ms >= entry.signs.last_active_ms
+                assert signs.revision == entry.signs.revision
+
+
+def from_tables(entry: SessionState) -> SessionState:
+    if isinstance(entry, Live) and entry.signs is not None:
+        return replace(entry, signs=Signs(entry.started_ms, entry.opened_ms, revision=entry.signs.revision))
+    return entry
+
+
+def without_signs(sessions: dict[int, SessionState]) -> dict[int, SessionState]:
+    return {
+        id_: replace(entry, signs=None) if isinstance(entry, Live) else entry
+        for id_, entry in without_places(sessions).items()
+    }
 
 
 def test_an_end_without_a_start_waits_on_and_is_never_forgotten_unseen() -> None:

@@ -169,7 +169,7 @@ def replay_sessions(
     raw = messages.where((F.col("ingested_at") >= begin) & (F.col("ingested_at") < end))
     partitions = max(_LEAST_TASKS, math.ceil(raw.count() / _EVENTS_PER_TASK))
     labels = scope.layout.labels
-    events = read_events(raw, scope.limits, scope.events, labels)
+    events = read_events(raw, scope.limits, scope.events, labels, has_activity=scope.rules.has_activity)
     changes = replayed_changes(events, clock, scope.rules, scope.layout, partitions)
     return rollup.fold_by_session(changes, labels).where(
         F.col("updated_at") >= F.timestamp_millis(F.lit(scope.from_ms))

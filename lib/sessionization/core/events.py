@@ -28,19 +28,22 @@ class ChangeKind(StrEnum):
     STARTED = "started"
     HEARTBEAT = "heartbeat"
     ENDED = "ended"
+    RESUMED = "resumed"
+    """The session was closed as inactive, and goes on."""
 
 
 class EndReason(StrEnum):
-    """Why a session is over; `SUPERSEDED` and `TIMED_OUT` are inferred, the others come from an End."""
+    """Why a session is over; `REPORTED` and `ORPHANED` come from an End, the others are inferred."""
 
     REPORTED = "reported"
     SUPERSEDED = "superseded"
     TIMED_OUT = "timed_out"
+    INACTIVE = "inactive"
     ORPHANED = "orphaned"
 
     @property
     def is_inferred(self) -> bool:
-        return self is EndReason.SUPERSEDED or self is EndReason.TIMED_OUT
+        return self is not EndReason.REPORTED and self is not EndReason.ORPHANED
 
     @property
     def rank(self) -> int:
@@ -76,7 +79,20 @@ class End:
     labels: Labels = ()
 
 
-Event = Start | End
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """A device shows at `at_ms` (event time) that a session goes on: a ping, a level, a match."""
+
+    session_id: SessionId
+    at_ms: int
+    platform: str
+    ingested_ms: int
+    account_id: str | None = None
+    labels: Labels = ()
+
+
+Event = Start | End | Activity
+_ORDER_OF_KINDS = (End, Start, Activity)
 
 
 class Change(NamedTuple):
@@ -113,8 +129,9 @@ class Change(NamedTuple):
 def sort_events(events: Iterable[Event]) -> list[Event]:
     """Sort one device's events of one micro-batch into the order in which they are applied.
 
-    The order is (event time, End before Start, session id, foreground, account, platform, ingest time, labels), nulls
-    last, text by code points. Every field of an event is in the key, so the order of the engine's rows does not matter.
+    The order is (event time, End before Start before Activity, session id, foreground, account, platform, ingest time,
+    labels), nulls last, text by code points. Every field of an event is in the key, so the order of the engine's rows
+    does not matter.
     """
     return sorted(events, key=_sort_key)
 
@@ -123,7 +140,7 @@ def _sort_key(event: Event) -> tuple[object, ...]:
     foreground_s = event.foreground_s if isinstance(event, End) else None
     return (
         event.at_ms,
-        isinstance(event, Start),
+        _ORDER_OF_KINDS.index(type(event)),
         event.session_id,
         foreground_s is None,
         foreground_s or 0,

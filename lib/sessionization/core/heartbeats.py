@@ -9,7 +9,11 @@ from sessionization.core.events import ChangeKind
 from sessionization.core.heartbeat_grid import Firing
 from sessionization.core.session_state import Live
 
-LIVE_COLUMNS = ("device_id", "session_id", *(field.name for field in fields(Live) if field.name != "labels"))
+LIVE_COLUMNS = (
+    "device_id",
+    "session_id",
+    *(field.name for field in fields(Live) if field.name not in {"labels", "signs"}),
+)
 """The columns of live sessions, without those that a heartbeat does not have."""
 
 

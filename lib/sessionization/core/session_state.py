@@ -16,6 +16,13 @@ class Rules:
     session_timeout_ms: int = 12 * 60 * 60_000
     late_retention_ms: int = 10 * 60_000
     max_sessions_per_device: int = 64
+    inactivity_timeout_ms: int | None = None
+    """None without signs of life: a live session then ends by `session_timeout_ms`."""
+
+    @property
+    def has_activity(self) -> bool:
+        """Whether Activities are events; otherwise they are skipped."""
+        return self.inactivity_timeout_ms is not None
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +36,11 @@ class RulesInForce:
     rules: Rules
     previous: Rules | None = None
     previous_until_ms: int = 0
+
+    @property
+    def has_activity(self) -> bool:
+        """Whether Activities are events of some micro-batch, also of one that is repeated under its old rules."""
+        return self.rules.has_activity or (self.previous is not None and self.previous.has_activity)
 
     def at(self, now_ms: int) -> Rules:
         if self.previous is not None and now_ms <= self.previous_until_ms:
@@ -48,14 +60,34 @@ class RulesInForce:
 
 
 @dataclass(frozen=True, slots=True)
+class Signs:
+    """The signs of life of a session, with `inactivity_timeout`.
+
+    `last_active_ms` is the event time of the newest Start or Activity, `heard_ms` when that was applied (processing
+    time). `is_implied`: an Activity opened the session (A4). `resumed_ms` is when it last became live again (A2,
+    processing time), and `revision` that of its next `ended` change.
+    """
+
+    last_active_ms: int
+    heard_ms: int
+    is_implied: bool = False
+    resumed_ms: int | None = None
+    revision: int = 0
+
+
+@dataclass(frozen=True, slots=True)
 class Live:
-    """A session that was opened and is not over. A device has at most one."""
+    """A session that was opened and is not over. A device has at most one.
+
+    `signs` are None without `inactivity_timeout`, and where it was opened before that was set.
+    """
 
     started_ms: int
     opened_ms: int
     account_id: str | None
     platform: str
     labels: Labels = ()
+    signs: Signs | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +95,7 @@ class Closed:
     """A session that is over, remembered until `closed_ms + late_retention` to recognise late and repeated events.
 
     `closing_order` orders a device's closed sessions and pending Ends by when they became so. The bound on a device's
-    entries uses it to choose the entry to evict.
+    entries uses it to choose the entry to evict. `opened_ms` and `is_implied` are those of a session that had signs.
     """
 
     started_ms: int
@@ -76,6 +108,8 @@ class Closed:
     closed_ms: int
     closing_order: int
     labels: Labels = ()
+    opened_ms: int | None = None
+    is_implied: bool = False
 
 
 @dataclass(frozen=True, slots=True)
@@ -96,17 +130,32 @@ Sessions = Mapping[SessionId, SessionState]
 
 
 class Expiry(NamedTuple):
-    """Since when an entry must be in the state for a timer to end it (T1) or to forget it (T3, T4)."""
+    """Since when an entry must be in the state for a timer to end it (T0, T1) or to forget it (T3, T4)."""
 
     opened_by_ms: int
-    """A live session that was opened at this instant or earlier times out."""
+    """A live session that was opened at this instant or earlier times out, unless there is a `heard_by_ms`."""
     remembered_by_ms: int
     """What was closed, or was seen as a pending End, at this instant or earlier is forgotten."""
+    heard_by_ms: int | None = None
+    """A live session that was last heard at this instant or earlier is inactive."""
 
 
 def expiry_at(now_ms: int, rules: Rules) -> Expiry:
     """Return what is over at `now_ms`."""
-    return Expiry(now_ms - rules.session_timeout_ms, now_ms - rules.late_retention_ms)
+    opened_by_ms, remembered_by_ms = now_ms - rules.session_timeout_ms, now_ms - rules.late_retention_ms
+    silence_ms = rules.inactivity_timeout_ms
+    return Expiry(opened_by_ms, remembered_by_ms, None if silence_ms is None else now_ms - silence_ms)
+
+
+def was_silent_until(at_ms: int, signs: Signs, rules: Rules) -> bool:
+    """Return whether a session was over before `at_ms` (event time), for want of signs of life."""
+    silence_ms = rules.inactivity_timeout_ms
+    return silence_ms is not None and at_ms - signs.last_active_ms >= silence_ms
+
+
+def signs_when_loaded(live: Live, now_ms: int) -> Signs:
+    """Return the signs of a live session from before `inactivity_timeout` was set."""
+    return live.signs or Signs(live.started_ms, now_ms)
 
 
 def remembered_since_ms(entry: Closed | PendingEnd) -> int:
@@ -117,6 +166,13 @@ def remembered_since_ms(entry: Closed | PendingEnd) -> int:
 def deadline_ms(entry: Closed | PendingEnd, rules: Rules) -> int:
     """Return the processing time from which a closed session or a pending End may be forgotten."""
     return remembered_since_ms(entry) + rules.late_retention_ms
+
+
+def over_ms(live: Live, rules: Rules) -> int:
+    """Return the processing time from which a timer ends a live session (T0, T1), if nothing comes of it before."""
+    if rules.inactivity_timeout_ms is None or live.signs is None:
+        return live.opened_ms + rules.session_timeout_ms
+    return live.signs.heard_ms + rules.inactivity_timeout_ms
 
 
 def next_timer_ms(entries: Iterable[SessionState], now_ms: int, grid: Grid, rules: Rules) -> int | None:

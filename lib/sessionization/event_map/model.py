@@ -171,10 +171,9 @@ class EventMap(Part):
         """The columns of `title` and of the kept values: the `known` ones, which never go, then those of this map."""
         return tuple(dict.fromkeys((*known, *self.label_paths())))
 
-    @property
-    def skips(self) -> bool:
-        """Whether some events are skipped, not quarantined: other ones, or those of activity."""
-        return self.other_events == "skip" or bool(self.kinds.activity)
+    def skips(self, *, has_activity: bool) -> bool:
+        """Whether some events are skipped, not quarantined: other ones, or, unless the job uses them, Activities."""
+        return self.other_events == "skip" or (bool(self.kinds.activity) and not has_activity)
 
     def stored(self) -> dict[str, Any]:
         """The content as a checkpoint stores it."""

@@ -154,7 +154,13 @@ def _open_tables(
         take_over(spark, location, checkpoint.id, tables)
         create_tables(spark, location, owner=checkpoint.id, session_id_type=None, tables=tables)
         checkpoint.restore_layout_file()
-    fit_to_events(spark, location, context.settings.event_map, checkpoint.layout.labels)
+    fit_to_events(
+        spark,
+        location,
+        context.settings.event_map,
+        checkpoint.layout.labels,
+        has_activity=checkpoint.in_force.has_activity,
+    )
     store_heartbeat(spark, location, context.settings.rules.heartbeat_ms)
     if location.warehouse is None:
         views.create_views(spark, location)

@@ -78,7 +78,9 @@ class StateReader:
         Returns:
             `device_id`, `session_id`, `status` (`live`, `closed`, `pending_end`), `platform`, `account_id`,
             `started_at`, `opened_at`, `ended_at`, `end_reason`, `revision`, `foreground_s`, `since_at` (closed or
-            first received), `grouping_key`, `partition`, and `labels` as in `entries`.
+            first received), `grouping_key`, `partition`, and `labels` as in `entries`. With signs of life, a live
+            session has its last activity in `ended_at`, and in `since_at` when that was heard; where a start is
+            implied, `status` is `implied_live` or `implied_closed`.
 
         Raises `ConfigurationError` for a folder without state.
         """
@@ -118,7 +120,7 @@ class StateReader:
             .agg(
                 F.countDistinct("device_id").alias("devices"),
                 *(
-                    F.count_if(F.col("status") == status).alias(name)
+                    F.count_if(F.col("status").endswith(status)).alias(name)
                     for status, name in (("live", "live"), ("closed", "closed"), ("pending_end", "pending_ends"))
                 ),
             )
@@ -137,7 +139,7 @@ class StateReader:
             .groupBy("device_id", "partition")
             .agg(
                 F.count("*").alias("entries"),
-                F.count_if(F.col("status") == "live").alias("live"),
+                F.count_if(F.col("status").endswith("live")).alias("live"),
                 F.min(F.coalesce("opened_at", "since_at")).alias("oldest_at"),
             )
             .orderBy(F.desc("entries"), F.desc("live"), "device_id")

@@ -5,7 +5,7 @@ from typing import Annotated, Any, Literal, Self
 from pydantic import BeforeValidator, Field, PrivateAttr, Tag, model_validator
 
 from sessionization.core.session_state import Rules
-from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange
+from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS, Duration, DurationRange, PaceRange, format_duration
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.hadoop_path import AnyPath
@@ -96,6 +96,11 @@ class RuleSettings(Section):
         description="how long a closed session, or an End without Start, is remembered (processing time): "
         "longer than a sender may take to repeat an upload",
     )
+    inactivity_timeout_ms: PositiveDuration | None = Field(
+        None,
+        description="a live session without a sign of life for so long is over (processing time), and session-timeout "
+        "has no effect; every client has to send an event of the map's kinds.activity more often; by default off",
+    )
     max_sessions_per_device: int = Field(
         64, ge=1, le=10_000, description="bound on the remembered sessions of a device"
     )
@@ -109,7 +114,13 @@ class RuleSettings(Section):
     @property
     def of_sessions(self) -> Rules:
         """Those of the operator; the others are the parser's."""
-        return Rules(self.heartbeat_ms, self.session_timeout_ms, self.late_retention_ms, self.max_sessions_per_device)
+        return Rules(
+            heartbeat_ms=self.heartbeat_ms,
+            session_timeout_ms=self.session_timeout_ms,
+            late_retention_ms=self.late_retention_ms,
+            max_sessions_per_device=self.max_sessions_per_device,
+            inactivity_timeout_ms=self.inactivity_timeout_ms,
+        )
 
     @property
     def of_event_times(self) -> EventTimeLimits:
@@ -250,6 +261,16 @@ class SessionizeSettings(TableLocationSettings):
             msg = "--sink kafka needs --source kafka: add that and --bootstrap-servers, or leave it out"
         elif self.event_map.is_avro and not isinstance(self.source, KafkaSource):
             msg = f"--events {self.events}: value: avro needs --source kafka: add that and --bootstrap-servers"
+        elif (silence_ms := self.rules.inactivity_timeout_ms) is not None and not self.event_map.kinds.activity:
+            msg = (
+                f"--inactivity-timeout: the map --events {self.events} has no kinds.activity, so every session would "
+                "seem inactive: name the events that clients send while a session goes on, or leave the option out"
+            )
+        elif silence_ms is not None and self.rules.late_retention_ms < silence_ms:
+            msg = (
+                f"--late-retention {format_duration(self.rules.late_retention_ms)} is shorter than "
+                f"--inactivity-timeout {format_duration(silence_ms)}: make it at least as long"
+            )
         elif isinstance(self.pace, RealTimePace) and not isinstance(self.sink, TopicSink):
             msg = (
                 "--mode real-time needs --source kafka and --sink kafka, because it reads no files and writes to no "

@@ -49,7 +49,10 @@ class Pipeline:
     def archive(self) -> DataStreamWriter:
         messages = self._messages(self.sinks.every_ms(ARCHIVE))  # stream, position, ingested_at, value
         parsed = parse(
-            messages, self.context.settings.rules.of_event_times, self.context.settings.event_map
+            messages,
+            self.context.settings.rules.of_event_times,
+            self.context.settings.event_map,
+            has_activity=self.context.settings.rules.of_sessions.has_activity,
         )  # with the parsed fields, and a reason for each invalid message
         return self.sinks.archive(parsed)  # -> raw_events, quarantine
 
@@ -59,9 +62,14 @@ class Pipeline:
         messages = self._messages(None if is_real_time else self.context.settings.pace.trigger_ms)
         ticks = None if is_real_time else tick_stream(self.context.spark)  # no rows
         layout, in_force = self.context.checkpoint.layout, self.context.checkpoint.in_force
-        events = valid_events(
-            parse(messages, self.context.settings.rules.of_event_times, self.context.settings.event_map, layout.labels)
-        )  # EVENT_COLUMNS, and the labels
+        parsed = parse(
+            messages,
+            self.context.settings.rules.of_event_times,
+            self.context.settings.event_map,
+            layout.labels,
+            has_activity=in_force.has_activity,
+        )
+        events = valid_events(parsed)  # EVENT_COLUMNS, and the labels
         if (unread := self.initial_state.unread_events) is not None:
             events = events.unionByName(unread)
         changes = session_changes(events, ticks, layout, in_force, self.initial_state.sessions)  # OUTPUT_SCHEMA

@@ -119,8 +119,8 @@ class Checkpoint:
             LABELS: self.layout.labels,
             "pinned": asdict(self.pinned),
             "hash_key": self.layout.hash_key,
-            "rules": asdict(self.in_force.rules),
-            "previous_rules": asdict(previous) if previous is not None else None,
+            "rules": _stored_rules(self.in_force.rules),
+            "previous_rules": _stored_rules(previous) if previous is not None else None,
             "previous_until_ms": self.in_force.previous_until_ms,
         }
         # On a volume a part of a file may be left by a kill, so a copy lies beside a new one too.
@@ -282,6 +282,11 @@ def read_checkpoint(folder: AnyPath) -> Checkpoint:
     except OSError as error:
         raise _unreadable(folder, error) from error
     return Checkpoint.parse(folder, content)
+
+
+def _stored_rules(rules: Rules) -> dict[str, int]:
+    """The rules that are set: a release without `inactivity_timeout` reads the file of a job that does not use it."""
+    return {name: value for name, value in asdict(rules).items() if value is not None}
 
 
 def _unreadable(folder: AnyPath, error: Exception) -> CheckpointError:

@@ -28,18 +28,27 @@ EVENT_COLUMNS = {
     "platform": "string",
     "ingested_ms": "bigint",
 }
-"""The columns of a valid event, in this order, with their types in Spark; session ids may be text (`event_types`)."""
+"""The columns of a valid event, in this order, with their types in Spark; session ids may be text (`event_types`).
+
+`is_start` is null on an Activity.
+"""
 LABELS = "labels"
 """The column of an event after these where the job has label columns: their values, an array of strings."""
 
 _STRICT_JSON = {"allowSingleQuotes": "false", "allowNonNumericNumbers": "false"}
 _DEVICE_PART, _SESSION_PART = "_device_part_", "_session_part_"
-_SESSION, _FOREGROUND, _IS_SKIPPED, _LABEL = "_session", "_foreground", "_is_skipped", "_label_"
+_SESSION, _FOREGROUND, _LABEL = "_session", "_foreground", "_label_"
+_IS_SKIPPED, _IS_ACTIVITY = "_is_skipped", "_is_activity"
 _BLANK = r"(?U)^\s*\z"
 
 
 def parse(
-    messages: DataFrame, limits: EventTimeLimits, events: EventMap | None = None, labels: Sequence[str] = ()
+    messages: DataFrame,
+    limits: EventTimeLimits,
+    events: EventMap | None = None,
+    labels: Sequence[str] = (),
+    *,
+    has_activity: bool = False,
 ) -> DataFrame:
     """Add the parsed columns to every message, and `reason`: why it is quarantined, or null for a valid event.
 
@@ -48,6 +57,7 @@ def parse(
         limits: the bounds on event time.
         events: what the messages mean; by default `default`.
         labels: the label columns; one that the map does not have is null.
+        has_activity: whether kinds of activity are events; otherwise they are skipped.
 
     Returns:
         The rows and columns of `messages`, with `EVENT_COLUMNS`, `LABELS` where there are label columns, and `reason`
@@ -72,7 +82,8 @@ def parse(
     )
     wire = decoded.select(*input_columns, F.when(is_object, F.col("_array")[0]).alias("_wire"))
     texts = _texts(wire, events, labels, input_columns)
-    return _with_reason(_typed(texts, events, labels, input_columns), events, limits)
+    typed = _typed(texts, events, labels, input_columns, has_activity=has_activity)
+    return _with_reason(typed, events, limits, has_activity=has_activity)
 
 
 def event_types(layout: StateLayout) -> dict[str, str]:
@@ -150,7 +161,9 @@ def _texts(wire: DataFrame, events: EventMap, labels: Sequence[str], kept: list[
     return with_offset(first.select(*kept, "_wire", *texts, *numbers), events.event_time.format)
 
 
-def _typed(texts: DataFrame, events: EventMap, labels: Sequence[str], kept: list[str]) -> DataFrame:
+def _typed(
+    texts: DataFrame, events: EventMap, labels: Sequence[str], kept: list[str], *, has_activity: bool
+) -> DataFrame:
     """From rows of `_texts` to `EVENT_COLUMNS`, and what the reasons need beside these."""
     kind, kinds = F.col("_event_id"), events.kinds
     foreground = _foreground_path(events)
@@ -163,13 +176,16 @@ def _typed(texts: DataFrame, events: EventMap, labels: Sequence[str], kept: list
     else:
         session_id = number(_SESSION, events.session_id_of(events.stream_names[0])[0])
     is_end = kind.isin(*kinds.end)
-    is_skipped = kind.isin(*kinds.activity)
+    is_activity = kind.isin(*kinds.activity)
+    is_skipped = is_activity
     if events.other_events == "skip":
-        is_skipped = kind.isNotNull() & ~kind.isin(*kinds.start, *kinds.end)
+        used = kinds.activity if has_activity else ()
+        is_skipped = kind.isNotNull() & ~kind.isin(*kinds.start, *kinds.end, *used)
     typed = texts.select(
         *kept,
         F.col("_wire").isNotNull().alias("_is_object"),
-        *([is_skipped.alias(_IS_SKIPPED)] if events.skips else []),
+        *([is_skipped.alias(_IS_SKIPPED)] if events.skips(has_activity=has_activity) else []),
+        *([is_activity.alias(_IS_ACTIVITY)] if has_activity else []),
         *_parts_of(texts),
         _joined(_DEVICE_PART, events.stream_names, events.device_id_of).alias("device_id"),
         session_id.alias("session_id"),
@@ -188,12 +204,15 @@ def _typed(texts: DataFrame, events: EventMap, labels: Sequence[str], kept: list
     return typed
 
 
-def _with_reason(typed: DataFrame, events: EventMap, limits: EventTimeLimits) -> DataFrame:
-    beside = ("_is_object", _IS_SKIPPED, *_parts_of(typed))
-    return typed.withColumn("reason", _quarantine_reason(events, limits, _parts_of(typed))).drop(*beside)
+def _with_reason(typed: DataFrame, events: EventMap, limits: EventTimeLimits, *, has_activity: bool) -> DataFrame:
+    beside = ("_is_object", _IS_SKIPPED, _IS_ACTIVITY, *_parts_of(typed))
+    reason = _quarantine_reason(events, limits, _parts_of(typed), has_activity=has_activity)
+    return typed.withColumn("reason", reason).drop(*beside)
 
 
-def _quarantine_reason(events: EventMap, limits: EventTimeLimits, parts: Sequence[str]) -> Column:
+def _quarantine_reason(
+    events: EventMap, limits: EventTimeLimits, parts: Sequence[str], *, has_activity: bool
+) -> Column:
     is_too_large = F.octet_length("value") > MAX_VALUE_BYTES
     ids = ["device_id", "account_id", *(["session_id"] if events.has_text_ids else [])]
     if len(parts) > len(ids) - 1:  # some of a composite id
@@ -202,17 +221,20 @@ def _quarantine_reason(events: EventMap, limits: EventTimeLimits, parts: Sequenc
     has_no_session = F.col("session_id").isNull()
     if events.has_text_ids:
         has_no_session |= F.col("session_id").rlike(_BLANK)
-    if events.skips:
+    if events.skips(has_activity=has_activity):
         no_object = F.when(is_too_large, "oversized").when(~F.col("_is_object"), "malformed_json")
         reason = no_object.when(F.col(_IS_SKIPPED), SKIPPED).when(too_long, "oversized")
     else:
         reason = F.when(is_too_large | too_long, "oversized").when(~F.col("_is_object"), "malformed_json")
+    is_unknown = F.col("is_start").isNull()
+    if has_activity:
+        is_unknown &= ~F.coalesce(_IS_ACTIVITY, F.lit(False))
     ahead_ms = F.col("event_ms") - F.col("ingested_ms")
     reason = (
         reason.when(F.col("device_id").isNull() | F.col("device_id").rlike(_BLANK), "missing_device_id")
         .when(has_no_session, "missing_session_id")
         .when(F.col("event_ms").isNull(), "missing_event_time")
-        .when(F.col("is_start").isNull(), "unknown_event")
+        .when(is_unknown, "unknown_event")
     )
     if any(isinstance(stream.platform, PlatformField) for stream in events.streams.values()):
         reason = reason.when(F.col("platform").isNull(), "unknown_platform")

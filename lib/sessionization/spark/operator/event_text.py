@@ -4,7 +4,7 @@ import orjson
 from pyspark.sql import Column
 from pyspark.sql import functions as F
 
-from sessionization.core.events import End, Event, Start
+from sessionization.core.events import Activity, End, Event, Start
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS
 
@@ -26,4 +26,6 @@ def unpack_event(text: str, layout: StateLayout) -> tuple[str, Event]:
     fields = layout.session_id_of(session_id), int(event_ms), platform, int(ingested_ms), account_id
     if is_start == "true":
         return device_id, Start(*fields, tuple(labels))
+    if is_start is None:
+        return device_id, Activity(*fields, tuple(labels))
     return device_id, End(*fields, None if foreground_s is None else int(foreground_s), tuple(labels))

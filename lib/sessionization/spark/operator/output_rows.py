@@ -10,8 +10,8 @@ from pyspark.sql import DataFrame, Row
 from pyspark.sql import functions as F
 from pyspark.sql.types import ArrayType, IntegerType, LongType, StringType, StructField, StructType
 
+from sessionization.core.device_sessions import Outcome, Tally
 from sessionization.core.events import Labels
-from sessionization.core.session_rules import Outcome
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.tables.schemas import SESSION_CHANGES
 
@@ -28,6 +28,7 @@ OUTPUT_SCHEMA = StructType(
         StructField("processed_ms", LongType()),
         *(StructField(name, IntegerType()) for name in _COUNTS),
         StructField("labels", StringType()),
+        StructField("activity_counts", StringType()),
     ]
 )
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
@@ -36,13 +37,19 @@ A change has the columns of `session_changes`, but no date, and its instants as 
 last one. `labels` are the values of the label columns as a JSON array; null without any. A row may instead hold the
 number of `entries` of a device group; `device_id` is then the group. With session ids of type text `session_id` is a
 string (`output_schema`).
+
+`activity_counts` are the `ACTIVITY_COUNTS` of a device's Activities as a JSON array; null without any. One text for all
+of them costs nothing where there are none.
 """
+
+ACTIVITY_COUNTS = ("activities", "duplicate_activity", "late_activity", "implied_starts")
 
 OutputRow = tuple[Any, ...]
 """A row of `OUTPUT_SCHEMA`, field by field."""
 
 _PackedRow = Row(*OUTPUT_SCHEMA.names)
 _MAX_PACKED_ROWS = 10_000
+_activity_counts_of = attrgetter(*ACTIVITY_COUNTS)
 _NO_COUNTS = (None, None, None, None)
 _CHANGE_COLUMNS = OUTPUT_SCHEMA.names[1 : OUTPUT_SCHEMA.names.index("processed_ms") + 1]
 _NO_CHANGE = (None,) * (len(_CHANGE_COLUMNS) - 1)
@@ -65,11 +72,18 @@ def change_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[Outpu
     """Make one row per change. The counts, if any, go into the first row, or alone into their own row."""
     tally = outcome.tally
     counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_COUNTS
+    activity_counts = _activity_counts_text(tally)
     for change in outcome.changes:
-        yield (device_id, *_fields_of(change), *counts, None, labels_text(change.labels))
-        counts = _NO_COUNTS
+        yield (device_id, *_fields_of(change), *counts, None, labels_text(change.labels), activity_counts)
+        counts, activity_counts = _NO_COUNTS, None
     if counts is not _NO_COUNTS:
-        yield (device_id, *_NO_CHANGE, now_ms, *counts, None, None)
+        yield (device_id, *_NO_CHANGE, now_ms, *counts, None, None, activity_counts)
+
+
+def _activity_counts_text(tally: Tally) -> str | None:
+    if tally.activities or tally.duplicate_activity or tally.late_activity:
+        return orjson.dumps(_activity_counts_of(tally)).decode()
+    return None
 
 
 def labels_text(labels: Labels) -> str | None:
@@ -79,7 +93,7 @@ def labels_text(labels: Labels) -> str | None:
 
 def entries_row(group: str, entries: int, now_ms: int) -> OutputRow:
     """Make the row with the number of entries of a device group."""
-    return (group, *_NO_CHANGE, now_ms, *_NO_COUNTS, entries, None)
+    return (group, *_NO_CHANGE, now_ms, *_NO_COUNTS, entries, None, None)
 
 
 def label_columns(array: str, names: Sequence[str]) -> list[str]:

@@ -10,10 +10,11 @@ from pyspark.sql import Row
 from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
+from sessionization.core.device_sessions import Outcome
 from sessionization.core.events import Event
 from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
 from sessionization.core.heartbeats import heartbeats
-from sessionization.core.session_rules import Outcome, on_events, on_timer
+from sessionization.core.session_rules import on_events, on_timer
 from sessionization.core.session_state import (
     Expiry,
     Rules,
@@ -153,7 +154,7 @@ class SessionProcessor(StatefulProcessor):
         firing = Firing.from_timer(expiredTimerInfo.getExpiryTimeInMs(), now_ms, grid)
 
         stored = self._store.load_all(key[0])
-        beating, others = self._split(stored, expiry_at(now_ms, rules))
+        beating, others = self._split(stored, expiry_at(now_ms, rules), firing)
 
         label_count = len(self.layout.labels)
         outcomes = _map_devices(
@@ -184,14 +185,14 @@ class SessionProcessor(StatefulProcessor):
             self._fired_keys.clear()
         return now_ms
 
-    def _split(self, stored: StoredDevices, expiry: Expiry) -> tuple[StoredDevices, StoredDevices]:
+    def _split(self, stored: StoredDevices, expiry: Expiry, firing: Firing) -> tuple[StoredDevices, StoredDevices]:
         """Split the devices into those that need heartbeats only, as most do, and the rest.
 
         Without groups the one device is in the rest.
         """
         if not self.layout.has_groups:
             return {}, stored
-        can_only_beat = _map_devices(stored, lambda _, entries: has_nothing_over(entries, expiry))
+        can_only_beat = _map_devices(stored, lambda _, entries: has_nothing_over(entries, expiry, firing.first_due_ms))
         return (
             {device_id: entries for device_id, entries in stored.items() if can_only_beat[device_id]},
             {device_id: entries for device_id, entries in stored.items() if not can_only_beat[device_id]},

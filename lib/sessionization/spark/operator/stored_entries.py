@@ -7,7 +7,7 @@ from pyspark.sql.types import IntegerType, LongType, StringType, StructField, St
 
 from sessionization.core.events import EndReason, Labels, SessionId
 from sessionization.core.heartbeats import LIVE_COLUMNS
-from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, SessionState
+from sessionization.core.session_state import Closed, Expiry, Live, PendingEnd, SessionState, Signs
 
 STATE_SCHEMA = StructType(
     [
@@ -27,6 +27,10 @@ STATE_SCHEMA = StructType(
 """A state entry. A field that a status does not have is null. `since_ms` is when it was closed or seen, and `place`
 is the core's `closing_order`: its rank by when the device's entries were closed or seen.
 
+A live session with signs of life (`Signs`) has them in `ended_ms` (last active), `since_ms` (heard), `revision`, and
+`place` (when it was resumed). So a state that began without them needs no other fields. A status with an implied start
+begins with `implied_`.
+
 A field of live sessions stands before `opened_ms`, since the last nulls of an entry may be missing.
 """
 
@@ -40,9 +44,13 @@ StoredDevices = Mapping[str, Sequence[StoredEntry]]
 """Stored entries by device id; a device without entries has none, or is missing."""
 
 _FIELDS = ("session_id", *STATE_SCHEMA.names)
-_STATUS, _OPENED, _SINCE = map(_FIELDS.index, ("status", "opened_ms", "since_ms"))
+_STATUS, _OPENED, _SINCE, _PLACE = map(_FIELDS.index, ("status", "opened_ms", "since_ms", "place"))
 _LIVE_FIELDS = {name: _FIELDS.index(name) for name in LIVE_COLUMNS if name != "device_id"}
 _NULLS = (None,) * len(STATE_SCHEMA.fields)
+_LIVE, _IMPLIED_LIVE, _CLOSED, _IMPLIED_CLOSED = "live", "implied_live", "closed", "implied_closed"
+LIVE_STATUSES, CLOSED_STATUSES = (_LIVE, _IMPLIED_LIVE), (_CLOSED, _IMPLIED_CLOSED)
+_PENDING_END = "pending_end"
+_STATUSES_THAT_END = (*CLOSED_STATUSES, _PENDING_END)
 
 
 def split_labels(stored: Sequence[Any]) -> tuple[Sequence[Any], list[str | None] | None]:
@@ -67,9 +75,12 @@ def decode_entry(value: StateValue, label_count: int = 0) -> SessionState:
             foreground_s, since_ms, closing_order,
         ) = fields  # fmt: skip
         match status:
-            case "live":
-                return Live(started_ms, opened_ms, account_id, platform, labels)
-            case "closed":
+            case "live" | "implied_live":
+                signs = None
+                if since_ms is not None:
+                    signs = Signs(ended_ms, since_ms, status == _IMPLIED_LIVE, closing_order, revision)
+                return Live(started_ms, opened_ms, account_id, platform, labels, signs)
+            case "closed" | "implied_closed":
                 return Closed(
                     started_ms,
                     ended_ms,
@@ -81,6 +92,8 @@ def decode_entry(value: StateValue, label_count: int = 0) -> SessionState:
                     since_ms,
                     closing_order,
                     labels,
+                    opened_ms,
+                    status == _IMPLIED_CLOSED,
                 )
             case "pending_end":
                 return PendingEnd(ended_ms, foreground_s, account_id, platform, since_ms, closing_order, labels)
@@ -96,20 +109,26 @@ def encode_entry(entry: SessionState) -> StateValue:
     """Write a `StateValue`."""
     labels = [list(entry.labels)] if entry.labels and any(label is not None for label in entry.labels) else []
     match entry:
+        case Live(signs=Signs() as signs):
+            return (
+                _IMPLIED_LIVE if signs.is_implied else _LIVE, entry.platform, entry.account_id, entry.started_ms,
+                entry.opened_ms, signs.last_active_ms, None, signs.revision, None, signs.heard_ms, signs.resumed_ms,
+                *labels,
+            )  # fmt: skip
         case Live():
             return (
-                "live", entry.platform, entry.account_id, entry.started_ms, entry.opened_ms,
+                _LIVE, entry.platform, entry.account_id, entry.started_ms, entry.opened_ms,
                 None, None, None, None, None, None, *labels,
             )  # fmt: skip
         case Closed():
             return (
-                "closed", entry.platform, entry.account_id, entry.started_ms, None, entry.ended_ms,
-                entry.reason.value, entry.revision, entry.foreground_s, entry.closed_ms, entry.closing_order,
-                *labels,
+                _IMPLIED_CLOSED if entry.is_implied else _CLOSED, entry.platform, entry.account_id, entry.started_ms,
+                entry.opened_ms, entry.ended_ms, entry.reason.value, entry.revision, entry.foreground_s,
+                entry.closed_ms, entry.closing_order, *labels,
             )  # fmt: skip
         case PendingEnd():
             return (
-                "pending_end", entry.platform, entry.account_id, None, None, entry.at_ms,
+                _PENDING_END, entry.platform, entry.account_id, None, None, entry.at_ms,
                 None, None, entry.foreground_s, entry.seen_ms, entry.closing_order, *labels,
             )  # fmt: skip
 
@@ -146,23 +165,39 @@ def encode_entries(entries: Mapping[SessionId, SessionState | None]) -> dict[Ses
     return {session_id: None if entry is None else encode_entry(entry) for session_id, entry in entries.items()}
 
 
-def has_nothing_over(stored: Iterable[StoredEntry], expiry: Expiry) -> bool:
+def has_nothing_over(stored: Iterable[StoredEntry], expiry: Expiry, first_due_ms: int) -> bool:
     """Return whether a timer leaves all of a device's entries as they are: its live sessions can only beat.
 
-    Most devices are in this state, so the check does not decode the entries. It returns False too for an entry that
-    `decode_entries` refuses.
+    Most devices are in this state, so the check does not decode the entries. It returns False too for a live session
+    that was resumed since the last firing (`Firing.first_due_ms`), and for an entry that `decode_entries` refuses.
     """
     for entry in stored:
-        if entry[_STATUS] == "live":
-            if entry[_OPENED] <= expiry.opened_by_ms:
+        if entry[_STATUS] in LIVE_STATUSES:
+            if expiry.heard_by_ms is not None:
+                if not _is_heard(entry, expiry.heard_by_ms, first_due_ms):
+                    return False
+            elif entry[_OPENED] <= expiry.opened_by_ms:
                 return False
-        elif entry[_STATUS] not in {"closed", "pending_end"} or entry[_SINCE] <= expiry.remembered_by_ms:
+        elif entry[_STATUS] not in _STATUSES_THAT_END or entry[_SINCE] <= expiry.remembered_by_ms:
             return False
     return True
 
 
+def _is_heard(live: StoredEntry, heard_by_ms: int, first_due_ms: int) -> bool:
+    """Whether a live session has signs, recent ones, and was not resumed since the last firing."""
+    fields, _ = split_labels(live)
+    if len(fields) <= _SINCE or fields[_SINCE] <= heard_by_ms:
+        return False
+    return len(fields) <= _PLACE or fields[_PLACE] is None or fields[_PLACE] < first_due_ms
+
+
 def live_sessions(devices: StoredDevices) -> dict[str, list[Any]]:
     """Return the live sessions of devices, column by column (`LIVE_COLUMNS`)."""
-    live = [(device_id, entry) for device_id, stored in devices.items() for entry in stored if entry[_STATUS] == "live"]
+    live = [
+        (device_id, entry)
+        for device_id, stored in devices.items()
+        for entry in stored
+        if entry[_STATUS] in LIVE_STATUSES
+    ]
     columns = {name: [entry[at] for _, entry in live] for name, at in _LIVE_FIELDS.items()}
     return {"device_id": [device_id for device_id, _ in live], **columns}

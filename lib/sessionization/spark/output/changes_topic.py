@@ -12,7 +12,7 @@ from pyspark.sql.types import StructType
 
 from sessionization.hadoop_path import AnyPath
 from sessionization.spark.input.topic_offsets import read_topic_range
-from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.tables.schemas import ACTIVITY_CONSTRAINTS, SESSION_CHANGES
 
 _RECORDS_CHECKED = 100_000
 """Enough of a partition's last records to cover its last micro-batch and later messages of other senders."""
@@ -60,8 +60,8 @@ def is_change() -> Column:
     for column in SESSION_CHANGES.columns:
         if not column.nullable:
             is_valid &= F.col(column.name).isNotNull()
-    for _name, condition in SESSION_CHANGES.constraints:
-        is_valid &= F.coalesce(F.expr(condition), F.lit(False))
+    for name, condition in SESSION_CHANGES.constraints:
+        is_valid &= F.coalesce(F.expr(ACTIVITY_CONSTRAINTS.get(name, condition)), F.lit(False))
     return is_valid
 
 

@@ -12,6 +12,7 @@ _log = logging.getLogger(__name__)
 
 _PERCENTAGES = (0.5, 0.99, 1.0)
 _ACCURACY = 10_000
+ADDED_COLUMNS = ("skipped", "activities", "duplicate_activity", "late_activity", "resumed", "implied_starts")
 _NO_COLUMNS = ("ends", "live", "rows_out", "write_ms", "newest_ms")
 
 
@@ -53,6 +54,11 @@ class BatchProgress:
     reused_ids: int | None = None
     late_starts: int | None = None
     skipped: int | None = None
+    activities: int | None = None
+    duplicate_activity: int | None = None
+    late_activity: int | None = None
+    resumed: int | None = None
+    implied_starts: int | None = None
     ends: Mapping[str, int] | None = None
     live: int | None = None
     rows_out: int | None = None
@@ -62,8 +68,9 @@ class BatchProgress:
     def row(self) -> dict[str, Any]:
         """The columns of `stream_progress` by name, in JSON types, with `processed_ms` instead of `processed_at`."""
         values = {name: value for name, value in asdict(self).items() if name not in _NO_COLUMNS}
-        if self.skipped is None:  # the table has the column with a map that skips
-            del values["skipped"]
+        for name in ADDED_COLUMNS:  # the table has them with some maps
+            if values[name] is None:
+                del values[name]
         for name in ("latency", "lateness"):
             values |= {f"{name}_{key}": value for key, value in values.pop(name).items()}
         return values

@@ -7,9 +7,9 @@ import re
 import threading
 from collections.abc import Iterator
 from dataclasses import replace
+from typing import Any
 
 from py4j.protocol import Py4JError
-from pyspark.sql import Row
 
 from sessionization.clock import utc
 from sessionization.files import write_atomically
@@ -18,8 +18,9 @@ from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.session import use_scheduler_pool
 from sessionization.spark.job_context import JobContext
-from sessionization.spark.output.progress import BatchProgress
-from sessionization.spark.tables.schemas import SKIPPED_COLUMN, STREAM_PROGRESS
+from sessionization.spark.output.progress import ADDED_COLUMNS, BatchProgress
+from sessionization.spark.tables.creation import added_counts
+from sessionization.spark.tables.schemas import STREAM_PROGRESS
 
 _log = logging.getLogger(__name__)
 
@@ -40,7 +41,8 @@ class ProgressLog:
         """Find the files, and look up which rows the table has."""
         self._spark, self._location, self._check_lease = context.spark, context.location, context.check_lease
         checkpoint, events = context.checkpoint, context.settings.event_map
-        columns = (*STREAM_PROGRESS.columns, *((SKIPPED_COLUMN,) if events.skips else ()))
+        has_activity = checkpoint.in_force.has_activity
+        columns = (*STREAM_PROGRESS.columns, *added_counts(events, has_activity=has_activity))
         self._schema = replace(STREAM_PROGRESS, columns=columns).schema
         self._folder, self._newest_started = checkpoint.progress_folder, checkpoint.newest_started_batches()
         self._since_ms = checkpoint.created_ms if checkpoint.is_warm else 0  # older rows are another checkpoint's
@@ -71,8 +73,9 @@ class ProgressLog:
         in_table = self._look_up() if self._in_table is None else self._in_table
         self._in_table = None
         new = {key: file for key, file in waiting.items() if key[1] > in_table.get(key[0], -1)}
-        names = self._schema.names  # without the last column, where the table lacks it
-        rows = [row[: len(names)] for file in new.values() if (row := _read(file)) is not None]
+        names = self._schema.names  # without the added columns that the table lacks
+        read = [row for file in new.values() if (row := _read(file)) is not None]
+        rows = [tuple(row[name] for name in names) for row in read]
         if rows:
             self._check_lease()
             frame = self._spark.createDataFrame(rows, self._schema)
@@ -156,11 +159,12 @@ def _raise_to(newest: dict[str, int], query: str, batch_id: int) -> None:
     newest[query] = max(batch_id, newest.get(query, -1))
 
 
-def _read(file: AnyPath) -> Row | None:
-    """The row in a file; None where there is none, or a part of one."""
+def _read(file: AnyPath) -> dict[str, Any] | None:
+    """The row in a file, with null in added columns that it lacks; None where there is none, or a part of one."""
     try:
         row = json.loads(file.read_text(encoding="utf-8"))
         row["processed_at"] = utc(row["processed_ms"])
-        return Row(*(row[name] for name in STREAM_PROGRESS.column_names), row.get(SKIPPED_COLUMN.name))
+        added = {name: row.get(name) for name in ADDED_COLUMNS}
+        return {name: row[name] for name in STREAM_PROGRESS.column_names} | added
     except (FileNotFoundError, ValueError, LookupError):
         return None

@@ -51,7 +51,7 @@ class QuerySinks:
             )
         sink = ArchiveSink(
             self._sink_context(ARCHIVE),
-            skips=settings.event_map.skips,
+            skips=settings.event_map.skips(has_activity=settings.rules.of_sessions.has_activity),
             archives=settings.archives,
             versions_read=versions_read,
         )
@@ -71,6 +71,7 @@ class QuerySinks:
             publish=publish if self._brokers else None,
             labels=labels,
             entry_counts=self._entry_counts,
+            has_activity=self._context.checkpoint.in_force.has_activity,
         )
         return self._write(changes, sink)
 
@@ -81,6 +82,7 @@ class QuerySinks:
             self._sink_context(ROLLUP),
             rollup.lookback(settings.rules.max_event_age_ms, settings.rules.session_timeout_ms),
             labels=self._context.checkpoint.layout.labels,
+            has_activity=self._context.checkpoint.in_force.has_activity,
             compacts_changes=settings.sink.type != "kafka",
             first_unread=partial(first_unread_version, self._context.checkpoint.folder),
         )

@@ -54,6 +54,8 @@ class RollupSink(Sink):
     """The first version of `session_changes` that this query may still read; None if that is not known."""
     labels: Sequence[str] = ()
     """The label columns of the tables."""
+    has_activity: bool = False
+    """Whether sessions may be resumed. Then the changes alone do not say how many are live."""
     live: int | None = field(default=None, init=False)
     _has_merged: bool = field(default=False, init=False)
     _turns: Turns[Callable[[SparkSession], None]] = field(init=False)
@@ -64,8 +66,8 @@ class RollupSink(Sink):
         self._turns = Turns([*compactions, self._clean_up_logs])
 
     def _count_live(self, spark: SparkSession, increase: int) -> None:
-        """Update `live`: from the table after the first micro-batch of a run, then from the changes alone."""
-        if self.live is not None:
+        """Update `live`: from the table after the first micro-batch of a run, then, if possible, from the changes."""
+        if self.live is not None and not self.has_activity:
             self.live += increase
             return
         try:

@@ -9,13 +9,13 @@ from pyspark.sql import DataFrame, Row, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import wall_clock_ms
-from sessionization.core.events import EndReason
+from sessionization.core.events import ChangeKind, EndReason
 from sessionization.errors import StreamError
 from sessionization.message_limits import SKIPPED
 from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.generated_code import generate_code
-from sessionization.spark.operator.output_rows import label_columns
+from sessionization.spark.operator.output_rows import ACTIVITY_COUNTS, label_columns
 from sessionization.spark.output.progress import (
     BatchListener,
     BatchProgress,
@@ -44,6 +44,11 @@ _CHANGE_COUNTS = (
     f"{delay_instants('due_ms')} AS due",
     "collect_list(CASE WHEN entries IS NOT NULL THEN struct(device_id, entries) END) AS entries",
     "count(*) AS rows_out",
+)
+_ACTIVITY_ARRAY = "from_json(activity_counts, 'array<bigint>')"
+_ACTIVITY_COUNTS = (
+    *(f"coalesce(sum(get({_ACTIVITY_ARRAY}, {at})), 0) AS {name}" for at, name in enumerate(ACTIVITY_COUNTS)),
+    f"count_if(change = '{ChangeKind.RESUMED}') AS resumed",
 )
 INGEST_INSTANTS = f"{delay_instants('unix_millis(ingested_at)')} AS ingested"
 _MESSAGE_COUNTS = (
@@ -167,12 +172,14 @@ class ChangesSink(Sink):
     """The label columns."""
     entry_counts: GroupEntryCounts | None = None
     """Counts the entries in the state of device groups; if None, each row of state is one entry."""
+    has_activity: bool = False
+    """Whether Activities are events: only then are they counted."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
-        counts = batch.selectExpr(*_CHANGE_COUNTS).first()
+        counts = batch.selectExpr(*_CHANGE_COUNTS, *(_ACTIVITY_COUNTS if self.has_activity else ())).first()
         assert counts is not None
         counted_ms = wall_clock_ms()
-        changes = counts.started + counts.heartbeat + counts.ended
+        changes = counts.started + counts.heartbeat + counts.ended + (counts.resumed if self.has_activity else 0)
         if changes:
             rows = to_session_changes(batch, self.labels)
             if self.publish is None:
@@ -200,6 +207,7 @@ class ChangesSink(Sink):
             state_entries=state_entries,
             ends={str(reason): counts[str(reason)] for reason in EndReason},
             rows_out=counts.rows_out,
+            **({name: counts[name] for name in (*ACTIVITY_COUNTS, "resumed")} if self.has_activity else {}),
             write_ms=max(0, committed_ms - counted_ms),
         )
 

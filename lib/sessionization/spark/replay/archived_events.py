@@ -68,7 +68,12 @@ def archived_messages(
 
 
 def read_events(
-    messages: DataFrame, limits: EventTimeLimits, events: EventMap, labels: Sequence[str] = ()
+    messages: DataFrame,
+    limits: EventTimeLimits,
+    events: EventMap,
+    labels: Sequence[str] = (),
+    *,
+    has_activity: bool = False,
 ) -> DataFrame:
     """The valid events among archived messages, as the stream parses them.
 
@@ -77,11 +82,13 @@ def read_events(
         limits: the bounds on event time.
         events: what the messages mean.
         labels: the label columns.
+        has_activity: whether kinds of activity are events.
 
     Returns:
         The columns of `valid_events`.
     """
-    return valid_events(parse(messages.select("stream", "ingested_at", "value"), limits, events, labels))
+    columns = messages.select("stream", "ingested_at", "value")
+    return valid_events(parse(columns, limits, events, labels, has_activity=has_activity))
 
 
 def replayed_changes(

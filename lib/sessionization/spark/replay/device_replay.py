@@ -6,7 +6,15 @@ from dataclasses import dataclass, field
 from sessionization.core.events import Change, ChangeKind, Event, SessionId
 from sessionization.core.heartbeat_grid import Firing, Grid
 from sessionization.core.session_rules import on_events, on_timer
-from sessionization.core.session_state import Live, Rules, SessionState, deadline_ms, next_timer_ms, timer_for_events_ms
+from sessionization.core.session_state import (
+    Live,
+    Rules,
+    SessionState,
+    deadline_ms,
+    next_timer_ms,
+    over_ms,
+    timer_for_events_ms,
+)
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 
 
@@ -55,9 +63,7 @@ class DeviceReplay:
     def _relevant_ms(self) -> int:
         """The first instant at which a timer can do more than emit heartbeats."""
         return min(
-            entry.opened_ms + self.rules.session_timeout_ms
-            if isinstance(entry, Live)
-            else deadline_ms(entry, self.rules)
+            over_ms(entry, self.rules) if isinstance(entry, Live) else deadline_ms(entry, self.rules)
             for entry in self._sessions.values()
         )
 

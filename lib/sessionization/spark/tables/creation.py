@@ -1,6 +1,6 @@
 """Creates the tables, and hands them over to another checkpoint."""
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 
 from pyspark.sql import SparkSession
@@ -11,6 +11,8 @@ from sessionization.event_map.reading import is_default
 from sessionization.spark.tables.conflicts import retry_on_conflict
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
 from sessionization.spark.tables.schemas import (
+    ACTIVITY_COLUMNS,
+    ACTIVITY_CONSTRAINTS,
     CONSTRAINT,
     HEARTBEAT_PROPERTY,
     SESSION_CHANGES,
@@ -19,6 +21,7 @@ from sessionization.spark.tables.schemas import (
     SKIPPED_COLUMN,
     STREAM_PROGRESS,
     TABLES,
+    Column,
     Table,
 )
 from sessionization.spark.tables.statements import fill_in
@@ -89,19 +92,42 @@ def create_tables(
 
 
 @retry_on_conflict
-def fit_to_events(spark: SparkSession, location: TableLocation, events: EventMap, labels: Sequence[str]) -> None:
-    """Add the label columns and the column for skipped events, and drop a constraint that knew two platforms.
+def fit_to_events(
+    spark: SparkSession,
+    location: TableLocation,
+    events: EventMap,
+    labels: Sequence[str],
+    *,
+    has_activity: bool = False,
+) -> None:
+    """Add the label columns and the columns of counts, and drop constraints that knew two platforms, or no Activity.
 
     `sessions` comes last: a label column is one of the tables once all have it.
     """
     _add_columns(spark, location, SESSION_CHANGES, labels)
     _add_columns(spark, location, SESSIONS, labels, ("_first_start", "_shown_end"))
-    if events.skips and SKIPPED_COLUMN.name not in location.read(spark.read, STREAM_PROGRESS).columns:
-        column = f"{SKIPPED_COLUMN.name} {SKIPPED_COLUMN.type} COMMENT '{SKIPPED_COLUMN.comment}'"
-        spark.sql(f"ALTER TABLE {location.sql_name(STREAM_PROGRESS.name)} ADD COLUMNS ({column})")
+    counts = added_counts(events, has_activity=has_activity)
+    existing = location.read(spark.read, STREAM_PROGRESS).columns if counts else []
+    if missing := [column for column in counts if column.name not in existing]:
+        columns = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in missing)
+        spark.sql(f"ALTER TABLE {location.sql_name(STREAM_PROGRESS.name)} ADD COLUMNS ({columns})")
     for table in () if is_default(events) else (SESSION_CHANGES, SESSION_PREDICTIONS):
-        if location.exists(spark, table) and f"{CONSTRAINT}{_PLATFORMS}" in location.properties(spark, table):
-            spark.sql(f"ALTER TABLE {location.sql_name(table.name)} DROP CONSTRAINT {_PLATFORMS}")
+        _drop_constraints(spark, location, table, (_PLATFORMS,))
+    if has_activity:
+        _drop_constraints(spark, location, SESSION_CHANGES, ACTIVITY_CONSTRAINTS)
+
+
+def added_counts(events: EventMap, *, has_activity: bool) -> tuple[Column, ...]:
+    """The columns of `stream_progress` for what the map skips, now or without `has_activity`, and for Activities."""
+    skipped = (SKIPPED_COLUMN,) if events.skips(has_activity=False) else ()
+    return (*skipped, *(ACTIVITY_COLUMNS if has_activity else ()))
+
+
+def _drop_constraints(spark: SparkSession, location: TableLocation, table: Table, names: Iterable[str]) -> None:
+    properties = location.properties(spark, table) if location.exists(spark, table) else {}
+    for name in names:
+        if f"{CONSTRAINT}{name}" in properties:
+            spark.sql(f"ALTER TABLE {location.sql_name(table.name)} DROP CONSTRAINT {name}")
 
 
 def _add_columns(

@@ -44,7 +44,7 @@ def fold_by_session(changes: DataFrame, labels: Sequence[str] = ()) -> DataFrame
     return ranked.groupBy("device_id", "session_id").agg(
         F.min("started_at").alias("started_at"),
         first_start.alias("_first_start"),
-        F.max(F.when(F.col("change") == "ended", shown_end)).alias("_shown_end"),
+        F.max(F.when(F.col("change").isin("ended", "resumed"), shown_end)).alias("_shown_end"),
         F.max("processed_at").alias("updated_at"),
     )
 
@@ -77,7 +77,7 @@ def count_starts_of_ended(sessions: DataFrame, changes: DataFrame, since: str, p
         "device_id",
         "session_id",
         F.col("_first_start.started_at").alias("new_start"),
-        F.col("_shown_end").isNull().alias("is_open"),
+        F.col("_shown_end.end_reason").isNull().alias("is_open"),
     )
     is_updated = (F.col("_part") >= since) & (F.col("updated_at") >= F.timestamp_millis(F.lit(processed_ms)))
     over = sessions.where(is_updated & (F.col("status") == "ended")).join(starts, ["device_id", "session_id"])
@@ -159,9 +159,11 @@ def session_columns(folded: dict[str, Column], labels: Sequence[str] = ()) -> di
 
     If the Start is known, an orphaned end shows as reported, because the device did report it. `_shown_end`
     retains the original reason and rank, so that an End that came in time still ranks higher.
+
+    A `resumed` is an inferred end without time and reason: if it is the one shown, the session is live.
     """
     started_at, start, end = folded["started_at"], folded["_first_start"], folded["_shown_end"]
-    is_over = end.isNotNull()
+    is_over = end["end_reason"].isNotNull()  # a `resumed` has none
     ended_after_forgetting = started_at.isNotNull() & (end["end_reason"] == "orphaned")
     ended_at = F.when(is_over, F.greatest(end["ended_at"], started_at))
     return folded | {
@@ -172,7 +174,7 @@ def session_columns(folded: dict[str, Column], labels: Sequence[str] = ()) -> di
         "duration_ms": F.unix_millis(ended_at) - F.unix_millis(started_at),
         "foreground_s": end["foreground_s"],
         "end_reason": F.when(ended_after_forgetting, "reported").otherwise(end["end_reason"]),
-        "revision": F.coalesce(end["revision"], F.lit(0)),
+        "revision": F.when(is_over, end["revision"]).otherwise(0),
         "_part": _part(is_over, started_at, ended_at),
         # A MERGE parses names, and a kept column may be called `order`.
         **{quoted_name(name): F.coalesce(start[name], end[name]) for name in labels},

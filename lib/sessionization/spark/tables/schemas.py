@@ -125,6 +125,23 @@ FIRST_START = ("started_at", "account_id", "platform")
 """The fields of `_first_start` in `sessions`, before those of the label columns."""
 SKIPPED_COLUMN = Column("skipped", "bigint", "archive: events that the event map skips")
 """Added to `stream_progress` at the first start with a map that skips events."""
+ACTIVITY_COLUMNS = (
+    Column("activities", "bigint", "sessionize: Activities that were applied"),
+    Column("duplicate_activity", "bigint", "sessionize: Activities that were no newer, or of sessions that are over"),
+    Column("late_activity", "bigint", "sessionize: Activities of unknown sessions that opened none"),
+    Column("resumed", "bigint", "sessionize: sessions that were inactive and went on"),
+    Column("implied_starts", "bigint", "sessionize: Activities that opened a session, because its Start is missing"),
+)
+"""Added to `stream_progress` at the first start with an inactivity timeout."""
+ACTIVITY_CONSTRAINTS = {
+    "known_change": "change IN ('started', 'heartbeat', 'ended', 'resumed')",
+    "known_reason": "end_reason IS NULL OR "
+    "end_reason IN ('reported', 'superseded', 'timed_out', 'inactive', 'orphaned')",
+}
+"""The constraints of `session_changes` that do not know Activities, as these would have them.
+
+The first start with an inactivity timeout drops them: to add others, Delta would read the whole table.
+"""
 TABLES = (SESSION_CHANGES, SESSIONS, RAW_EVENTS, QUARANTINE, STREAM_PROGRESS)
 REQUIRED_TABLES = tuple(table for table in TABLES if table is not RAW_EVENTS)
 """Those of every job: with `--archive off` there is no `raw_events`."""

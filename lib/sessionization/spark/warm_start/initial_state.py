@@ -158,8 +158,10 @@ def store_remembered_state(
     limits = EventTimeLimits(pinned.max_clock_skew_ms, pinned.max_event_age_ms)
     if not settings.archives:
         quarantine_unread(context, archived, limits)
-    events = without_change(read_events(archived, limits, settings.event_map, layout.labels), recent)
-    entries = stored_entries(location.read(spark.read, SESSIONS), recent, location.labels(spark))
+    read = read_events(archived, limits, settings.event_map, layout.labels, has_activity=rules.has_activity)
+    events = without_change(read, recent)
+    sessions, labels = location.read(spark.read, SESSIONS), location.labels(spark)
+    entries = stored_entries(sessions, recent, labels, has_activity=rules.has_activity)
     state = remembered_state(entries, events, clock, span, layout).persist()
     try:
         unread = event_columns(state, layout)
@@ -187,7 +189,8 @@ def quarantine_unread(context: JobContext, messages: DataFrame, limits: EventTim
         *(F.col(name).alias(f"_{name}") for name in position)
     )
     is_same = reduce(Column.__and__, (F.col(name).eqNullSafe(F.col(f"_{name}")) for name in position))
-    invalid = parse(messages, limits, events).where(f"reason != '{SKIPPED}'").join(known, is_same, "left_anti")
+    parsed = parse(messages, limits, events, has_activity=context.checkpoint.in_force.rules.has_activity)
+    invalid = parsed.where(f"reason != '{SKIPPED}'").join(known, is_same, "left_anti")
     context.check_lease()
     rows = invalid.withColumn("ingest_date", F.to_date(F.current_timestamp()))
     context.location.append(rows.select(*QUARANTINE.column_names), QUARANTINE)

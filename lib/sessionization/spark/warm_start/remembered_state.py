@@ -18,7 +18,7 @@ from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc
-from sessionization.core.events import Event, SessionId, sort_events
+from sessionization.core.events import Activity, Event, SessionId, sort_events
 from sessionization.core.heartbeat_grid import Grid, grid_for_key
 from sessionization.core.session_rules import on_events
 from sessionization.core.session_state import Closed, Live, Rules, SessionState, deadline_ms
@@ -84,20 +84,28 @@ def _changes_since(changes: DataFrame, since_ms: int) -> DataFrame:
     return changes.where((F.col("change_date") >= F.lit(utc(since_ms).date())) & (F.col("processed_at") >= since))
 
 
-def stored_entries(sessions: DataFrame, recent: DataFrame, labels: Sequence[str] = ()) -> DataFrame:
+def stored_entries(
+    sessions: DataFrame, recent: DataFrame, labels: Sequence[str] = (), *, has_activity: bool = False
+) -> DataFrame:
     """Live sessions from `sessions`, and closed ones from `recent_changes`, also some that were forgotten since.
+
+    With `has_activity` they have signs of life: those of their Start, or of when they were resumed. `resume` adds the
+    Activities since then.
 
     Returns:
         `device_id`, and `text`: the session's id and the fields of its entry (`decode_fields`) as a JSON object.
     """
     newest = F.struct(F.col("processed_at"), F.col("revision"))
+    ends = (
+        _with_first_end(recent) if has_activity else recent.where("change = 'ended'").withColumn("first_end", F.lit(0))
+    )
     shown = ("platform", "account_id", "started_at", "ended_at", "end_reason", "revision", "foreground_s", *labels)
     closed = (
-        recent.where("change = 'ended' AND started_at IS NOT NULL")
+        ends.where("started_at IS NOT NULL")
         .groupBy("device_id", "session_id")
         .agg(
             F.max_by(F.struct(*shown), newest).alias("last"),
-            F.max(F.when(F.col("revision") == 0, F.unix_millis("processed_at"))).alias("since_ms"),
+            F.max(F.when(F.col("revision") == F.col("first_end"), F.unix_millis("processed_at"))).alias("since_ms"),
         )
         .where("since_ms IS NOT NULL")
         .select("device_id", "session_id", "since_ms", "last.*")
@@ -109,15 +117,31 @@ def stored_entries(sessions: DataFrame, recent: DataFrame, labels: Sequence[str]
         *([f"array({values}) AS labels"] if labels else []),
     )  # fmt: skip
     of_live = (*common, "'live' AS status", "unix_millis(updated_at) AS opened_ms")
+    if has_activity:
+        of_live += (
+            "unix_millis(started_at) AS ended_ms", "unix_millis(updated_at) AS since_ms",
+            "coalesce(_shown_end.revision + 1, 0) AS revision",
+        )  # fmt: skip
     of_closed = (
         *common, "'closed' AS status", "unix_millis(ended_at) AS ended_ms", "end_reason", "revision", "foreground_s",
-        "since_ms", "0 AS place",
+        "since_ms", "0 AS place", *(["since_ms AS opened_ms"] if has_activity else []),
     )  # fmt: skip
     entries = (
         rows.select("device_id", F.to_json(F.struct(*map(F.expr, fields))).alias("text"))
         for rows, fields in ((live, of_live), (closed, of_closed))
     )
     return reduce(DataFrame.union, entries)
+
+
+def _with_first_end(changes: DataFrame) -> DataFrame:
+    """The ends, with `first_end`: the revision of the one that closed the session, at first or after a `resumed`."""
+    resumed = (
+        changes.where("change = 'resumed'")
+        .groupBy("device_id", "session_id")
+        .agg((F.max("revision") + 1).alias("after_resumed"))
+    )
+    joined = changes.where("change = 'ended'").join(resumed, ["device_id", "session_id"], "left")
+    return joined.withColumn("first_end", F.coalesce("after_resumed", F.lit(0)))
 
 
 def without_change(events: DataFrame, recent: DataFrame) -> DataFrame:
@@ -204,7 +228,8 @@ def resume(
     """A device's sessions at `span.newest_ms`, and the events that were not applied.
 
     An event that changes nothing was applied, or it makes no difference: a repeat, or an End that waits for its Start.
-    Any other event was not applied, as `session_changes` does not show its change.
+    Any other Start or End was not applied, as `session_changes` does not show its change. An Activity that would change
+    something now was late when it came, or its change is in `session_changes`: it is left out, as weak evidence may be.
 
     Args:
         entries: the device's live sessions, and the closed ones with the times at which they were closed.
@@ -221,10 +246,10 @@ def resume(
             sessions = _remembered(sessions, now_ms - 1, grid, rules)  # events come before the timers
             for event in sort_events(events):
                 outcome = on_events(sessions, [event], now_ms, rules)
-                if outcome.changes:
-                    unread.append(event)
-                else:
+                if not outcome.changes:
                     sessions = outcome.sessions
+                elif not isinstance(event, Activity):
+                    unread.append(event)
     return _within_bound(_remembered(sessions, span.newest_ms, grid, rules), rules), unread
 
 
