@@ -8,10 +8,9 @@ from pathlib import Path
 from sessionization.event_map.reading import PLAYSTATION
 from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage
 from sessionization_simulator.dirt import DirtKind
-from sessionization_simulator.evening import in_order
 from sessionization_simulator.fleet import Fleet
 from sessionization_simulator.message_text import Wording
-from sessionization_simulator.simulate_job import evening_and_dirt
+from sessionization_simulator.players import Players
 from sessionization_simulator.simulate_settings import SimulateSettings
 
 _FOLDER = Path(__file__).parents[1] / "lib" / "sessionization" / "notebook"
@@ -28,8 +27,7 @@ def make() -> list[SampleMessage]:
     settings = SimulateSettings.model_validate(_SETTINGS)
     plan = settings.plan()
     fleet, end_ms = Fleet(plan.devices, settings.seed), _BEGIN_MS + plan.duration_ms
-    evening, dirt = evening_and_dirt(settings, fleet, _BEGIN_MS, _BEGIN_MS)
-    messages = in_order(dirt.apply(evening.play(end_ms)), "deliver_ms")
+    messages = Players(settings, fleet, _BEGIN_MS, _BEGIN_MS, plan.duration_ms).arriving(end_ms)
     messages = messages[messages["deliver_ms"] < end_ms]
     sample, wording = [], Wording(settings.event_map, fleet)
     for stream, of_stream in wording.by_stream(messages):

@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from enum import StrEnum
 
 import numpy as np
+import numpy.typing as npt
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization_simulator.evening import (
@@ -52,6 +53,10 @@ class DirtKind(StrEnum):
     """An optional field is null, empty or of a wrong type."""
     OTHER_EVENT = "other_event"
     """The event is of another kind, which the map skips."""
+    CRASH = "crash"
+    """The game crashes after the ping: no further ping comes, and no End."""
+    OFFLINE = "offline"
+    """The device has no network for a while: its pings arrive together when it is back."""
     OVERSIZED = "oversized"
     MALFORMED_JSON = "malformed_json"
     MISSING_DEVICE_ID = "missing_device_id"
@@ -71,8 +76,13 @@ class DirtKind(StrEnum):
 
 CLEAN = 0
 
+PING_ONLY = frozenset({DirtKind.CRASH, DirtKind.OFFLINE})
 _START_ONLY = {DirtKind.END_BEFORE_START, DirtKind.OVERLAP, DirtKind.LOST_START}
 _END_ONLY = {DirtKind.LATE_END, DirtKind.LOST_END, DirtKind.NEGATIVE_FOREGROUND}
+
+
+def _codes(kinds: Iterable[DirtKind], without: Iterable[DirtKind]) -> npt.NDArray[np.int8]:
+    return np.array([kind.code for kind in kinds if kind not in without], np.int8)
 
 
 class Dirt:
@@ -84,10 +94,9 @@ class Dirt:
         """`ends_ms` is the end of the simulated span; messages that would come after it are left out."""
         kinds = tuple(kinds)
         self._share = share
-        self._codes_by_is_end = {
-            False: np.array([kind.code for kind in kinds if kind not in _END_ONLY], np.int8),
-            True: np.array([kind.code for kind in kinds if kind not in _START_ONLY], np.int8),
-        }
+        self._starts = _codes(kinds, _END_ONLY | PING_ONLY)
+        self._ends = _codes(kinds, _START_ONLY | PING_ONLY)
+        self._pings = _codes(kinds, _START_ONLY | _END_ONLY)
         self._session_length_ms = session_length_ms
         self._ends_ms = ends_ms
         self._rng = rng
@@ -99,14 +108,23 @@ class Dirt:
 
         A kind that concerns the text of a message is only noted in the field `dirt`: `malformed` writes it.
         """
+        return self.deliver(self.mark(messages))
+
+    def mark(self, messages: Messages) -> Messages:
+        """Draw the kind of dirt of each message that has none yet."""
         if not self._share or not len(messages):
             return messages
         messages = messages.copy()
-        is_dirty = self._rng.random(len(messages)) < self._share
-        for is_end, codes in self._codes_by_is_end.items():
-            is_chosen = is_dirty & (messages["is_end"] == is_end)
+        is_end, is_ping = messages["is_end"], messages["is_ping"]
+        is_dirty = (self._rng.random(len(messages)) < self._share) & (messages["dirt"] == CLEAN)
+        for codes, fits in ((self._starts, ~is_end & ~is_ping), (self._ends, is_end), (self._pings, is_ping)):
+            is_chosen = is_dirty & fits
             if is_chosen.any() and len(codes):
                 messages["dirt"][is_chosen] = self._rng.choice(codes, np.count_nonzero(is_chosen))
+        return messages
+
+    def deliver(self, messages: Messages) -> Messages:
+        """Return the messages to deliver instead of the marked ones."""
         parts = [messages[messages["dirt"] == CLEAN]]
         for kind in DirtKind:
             of_kind = messages[messages["dirt"] == kind.code]

@@ -22,11 +22,13 @@ MESSAGE = np.dtype(
         ("device", np.int32),
         ("dirt", np.int8),
         ("is_end", np.bool_),
+        ("is_ping", np.bool_),
         ("has_foreground", np.bool_),
         ("has_account", np.bool_),
     ]
 )
-"""One message: `at_ms` is its event time, `ends_ms` the end of its session, `dirt` the code of a `DirtKind`."""
+"""One message, a Start unless it says otherwise: `at_ms` is its event time, `ends_ms` the end of its session, `dirt`
+the code of a `DirtKind`."""
 
 # Standard deviation of the logarithm of a session's length: half of the sessions are shorter than 0.6 of the mean,
 # one in fifty is longer than 4.7 times the mean.

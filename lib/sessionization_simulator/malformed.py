@@ -8,7 +8,7 @@ from typing import Any
 
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import is_default
-from sessionization_simulator.dirt import DirtKind
+from sessionization_simulator.dirt import PING_ONLY, DirtKind
 from sessionization_simulator.message_form import (
     ABSENT,
     ACCOUNT,
@@ -84,10 +84,10 @@ _ODD_OPTIONAL: Sequence[Values] = (
 """Beside each, a title and kept values are odd: the other fields are the same in maps that have these."""
 
 
-def kinds_of(events: EventMap) -> tuple[DirtKind, ...]:
-    """The kinds of dirt that messages of an event map can have."""
-    never = set()
-    if not events.skips(has_activity=False):
+def kinds_of(events: EventMap, *, has_pings: bool = False) -> tuple[DirtKind, ...]:
+    """The kinds of dirt that messages of an event map can have, with pings or without."""
+    never = set() if has_pings else set(PING_ONLY)
+    if not events.skips(has_activity=has_pings):
         never.add(DirtKind.OTHER_EVENT)
     if not any(PLATFORM in Form.of(events, stream).paths for stream in events.stream_names):
         never.add(DirtKind.UNKNOWN_PLATFORM)
@@ -107,7 +107,7 @@ def replacements(form: Form) -> Mapping[DirtKind, Sequence[Values]]:
             {**dict.fromkeys(form.label_places, label), **way}
             for way, label in zip(_ODD_OPTIONAL, cycle(_ODD_LABELS), strict=False)
         ),
-        DirtKind.OTHER_EVENT: _each(EVENT, *events.kinds.activity, *(unknown_kinds if skips_others else ())),
+        DirtKind.OTHER_EVENT: _each(EVENT, *(unknown_kinds if skips_others else events.kinds.activity)),
         DirtKind.OVERSIZED: (
             {device_part(0): _OVER_256_CODE_POINTS},
             *(_each(ACCOUNT, _OVER_256_CODE_POINTS, "\U0001f3ae" * 257) if ACCOUNT in form.paths else ()),

@@ -90,6 +90,11 @@ class Form:
             if (turn + number) % _LACKING_ONE_IN
         }
 
+    @property
+    def ping(self) -> str:
+        """The kind of a ping, of a map that has activity."""
+        return self.events.kinds.activity[0]
+
     def kind(self, turn: int, *, is_end: bool) -> str:
         kinds = self.events.kinds.end if is_end else self.events.kinds.start
         return kinds[turn % len(kinds)]

@@ -51,7 +51,7 @@ class Wording:
         form = writer.form
         for first in range(0, len(messages), _AT_ONCE):
             chunk = messages[first : first + _AT_ONCE]
-            names = "session_id", "is_end", "has_account", "has_foreground", "foreground_s", "at_ms", "dirt"
+            names = "session_id", "is_end", "is_ping", "has_account", "has_foreground", "foreground_s", "at_ms", "dirt"
             columns = [chunk[name].tolist() for name in names]
             times = np.datetime_as_string(chunk["at_ms"].astype("datetime64[ms]")).tolist()
             devices = chunk["device"]
@@ -67,15 +67,17 @@ class Wording:
                 time,
                 session_id,
                 is_end,
+                is_ping,
                 has_account,
                 has_foreground,
                 foreground,
                 at,
                 dirt,
             ) in zip(ids, accounts, places.tolist(), times, *columns, strict=True):
-                # Session ids are random, so they select the way; an End gets another way than its Start.
-                turn = session_id + is_end
-                values: dict[str, object] = {**form.session(session_id), EVENT: form.kind(turn, is_end=is_end)}
+                # Session ids are random, so they select the way; an End gets another way than its Start, as each ping.
+                turn = session_id + (at if is_ping else is_end)
+                kind = form.ping if is_ping else form.kind(turn, is_end=is_end)
+                values: dict[str, object] = {**form.session(session_id), EVENT: kind}
                 if has_account:
                     values[ACCOUNT] = account
                 values |= {**form.device(device), TIME: form.time(time, at), PLATFORM: self._places[place].platform}

@@ -14,11 +14,11 @@ from sessionization.command_line.parser import say_on_stderr
 from sessionization.errors import ConfigurationError
 from sessionization.files import open_whole
 from sessionization.say import Say
-from sessionization_simulator.dirt import Dirt, DirtKind
-from sessionization_simulator.evening import Evening, Messages, Schedule, concatenate
-from sessionization_simulator.fleet import Fleet, Habits
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.dirt import DirtKind
+from sessionization_simulator.evening import Messages
+from sessionization_simulator.fleet import Fleet
 from sessionization_simulator.message_text import Wording
+from sessionization_simulator.players import Players
 from sessionization_simulator.simulate_settings import SimulateSettings
 
 if TYPE_CHECKING:
@@ -29,7 +29,6 @@ _KAFKA_INTERVAL_MS = 100
 _PAST_INTERVAL_MS = 60_000
 _INTERVALS_PER_SPAN = 8
 _LEAST_REPORTED_S = 1
-_NEVER_MS = 2**62
 
 
 @dataclass(frozen=True, slots=True)
@@ -109,16 +108,6 @@ def _open_sink(settings: SimulateSettings, wording: Wording, now_ms: int) -> "Fi
     return KafkaSink(settings, wording)
 
 
-def evening_and_dirt(settings: SimulateSettings, fleet: Fleet, start_ms: int, now_ms: int) -> tuple[Evening, Dirt]:
-    """An evening that starts at `start_ms`, and what goes wrong in it; `now_ms` and the seed are the dice."""
-    plan = settings.plan()
-    # Separate generators, so that the dirt settings do not change the evening.
-    evening_rng, dirt_rng = np.random.default_rng([settings.seed, now_ms]).spawn(2)
-    evening = Evening(plan, start_ms, evening_rng, Habits(fleet) if settings.habits else None)
-    kinds = settings.dirt_kinds or kinds_of(settings.event_map)
-    return evening, Dirt(settings.dirt, kinds, plan.session_length_ms, start_ms + plan.duration_ms, dirt_rng)
-
-
 class _Run:
     def __init__(self, settings: SimulateSettings, now_ms: int, report: Say) -> None:
         self._began_s = self._reported_s = self._due_s = time.monotonic()
@@ -136,15 +125,15 @@ class _Run:
         interval_ms = settings.file_interval if settings.sink == "files" else _KAFKA_INTERVAL_MS
         # Simulated time; at pace max both are equal.
         self._interval_ms = max(round(interval_ms if speed == np.inf else interval_ms * speed), 1)
-        self._evening, self._dirt = evening_and_dirt(settings, fleet, self._start_ms, now_ms)
-        self._undelivered = Schedule("deliver_ms", _INTERVALS_PER_SPAN * self._interval_ms)
+        span_ms = _INTERVALS_PER_SPAN * self._interval_ms
+        self._players = Players(settings, fleet, self._start_ms, now_ms, span_ms)
         self._written = 0
 
     def play(self, stop: threading.Event) -> Summary:
         until_ms = self._start_ms
         while until_ms < self._ends_ms:
             until_ms = self._next_instant(until_ms)
-            messages = self._arriving(until_ms)
+            messages = self._players.arriving(until_ms)
             self._wait_for(until_ms, stop)
             if stop.is_set():
                 break
@@ -152,24 +141,16 @@ class _Run:
             self._written += len(messages)
             self._report_progress()
         self._sink.close()
-        dirt = {kind: self._dirt.counts[kind] for kind in DirtKind}
+        counts = self._players.dirt
+        dirt = {kind: counts[kind] for kind in DirtKind}
         listed = ", ".join(f"{kind} {count:,}" for kind, count in dirt.items() if count)
         self._report(f"done: {self._progress_line()}, {self._sink.summary()}; dirt: {listed or 'none'}")
-        return Summary(self._written, self._evening.live, dirt)
+        return Summary(self._written, self._players.live, dirt)
 
     def _next_instant(self, at_ms: int) -> int:
         if at_ms < self._paced_from_ms:
             return min(at_ms + _PAST_INTERVAL_MS, self._paced_from_ms)
         return min(at_ms + self._interval_ms, self._ends_ms)
-
-    def _arriving(self, until_ms: int) -> Messages:
-        """Take the messages that arrive before an instant; at the end also later ones of events that have happened."""
-        self._undelivered.add(self._dirt.apply(self._evening.play(until_ms)))
-        arriving = self._undelivered.take(until_ms)
-        if until_ms >= self._ends_ms:
-            late = self._undelivered.take(_NEVER_MS)
-            arriving = concatenate(arriving, late[late["at_ms"] < self._ends_ms])
-        return arriving
 
     def _wait_for(self, at_ms: int, stop: threading.Event) -> None:
         """Wait for a simulated instant, counted from the start on the wall clock, so that delays do not add up.
@@ -188,6 +169,6 @@ class _Run:
     def _progress_line(self) -> str:
         now_s = time.monotonic()
         rate = self._written / max(now_s - self._began_s, 1e-3)
-        line = f"{self._written:,} events written, {rate:,.0f}/s, {self._evening.live:,} sessions live"
+        line = f"{self._written:,} events written, {rate:,.0f}/s, {self._players.live:,} sessions live"
         behind_s = 0.0 if self._speed == np.inf else now_s - self._due_s  # at pace max nothing is due
         return f"{line}, {behind_s:,.1f} s behind" if behind_s >= _LEAST_REPORTED_S else line

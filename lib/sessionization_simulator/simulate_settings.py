@@ -11,7 +11,7 @@ from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.settings.kafka_options import parse_kafka_options
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR
-from sessionization_simulator.dirt import DirtKind
+from sessionization_simulator.dirt import PING_ONLY, DirtKind
 from sessionization_simulator.evening import LoadPlan
 from sessionization_simulator.malformed import kinds_of
 
@@ -97,12 +97,19 @@ class SimulateSettings(BaseModel):
         description="accounts differ in how long they play, and sessions are longest at 20:00 UTC; without it the "
         "length of a session depends on nothing",
     )
+    ping: Duration | None = Field(
+        None,
+        ge=100,
+        description="each device sends an event of the map's first kind of activity this often while its session goes "
+        "on, beside the events of --rate; without it, none",
+    )
     dirt: float = Field(
         0.02, ge=0, le=1, allow_inf_nan=False, description="fraction of the events that something goes wrong with"
     )
     dirt_kinds: Annotated[tuple[DirtKind, ...], BeforeValidator(_split)] = Field(
         (),
-        description=f"what goes wrong, separated by commas; without it, all of: {', '.join(DirtKind)}",
+        description=f"what goes wrong, separated by commas; without it, all of: {', '.join(DirtKind)} "
+        f"({' and '.join(sorted(PING_ONLY))} with --ping)",
         json_schema_extra={"metavar": "KIND,..."},
     )
     seed: int = Field(
@@ -129,7 +136,15 @@ class SimulateSettings(BaseModel):
         if self._event_map.is_avro:
             msg = f"--events {self.events}: the simulator writes JSON: leave value: avro and schema_registry out"
             raise ValueError(msg)
-        if impossible := [kind for kind in self.dirt_kinds if kind not in kinds_of(self._event_map)]:
+        has_pings = self.ping is not None
+        if has_pings and not self._event_map.kinds.activity:
+            msg = f"--ping: the map --events {self.events} has no kinds.activity: name another map, or leave --ping out"
+            raise ValueError(msg)
+        if not has_pings and (of_pings := [kind for kind in self.dirt_kinds if kind in PING_ONLY]):
+            msg = f"--dirt-kinds {of_pings[0]} happens to pings: add --ping, or leave it out"
+            raise ValueError(msg)
+        possible = kinds_of(self._event_map, has_pings=has_pings)
+        if impossible := [kind for kind in self.dirt_kinds if kind not in possible]:
             msg = f"--dirt-kinds {impossible[0]} cannot happen to messages of the event map {self.events}: leave it out"
             raise ValueError(msg)
         return self

@@ -15,7 +15,7 @@ from sessionization_simulator.malformed import kinds_of
 from tests.simulate.simulated import play, written
 from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
 from tests.support.parsed import outcome, read_outcome
-from tests.support.samples import MEANT, PRODUCTS, sample_of
+from tests.support.samples import ACTIVITIES, MEANT, PRODUCTS, sample_of
 from tests.support.wire import DEFAULT, REASONS_OF_MAPS, read
 from tests.support.wire_cases import INGESTED, INGESTED_MS, LIMITS
 from tests.support.wire_maps import CASES
@@ -130,6 +130,13 @@ def test_a_sample_of_a_product_becomes_what_its_documentation_means(
     meant = MEANT[product]
     for one, fields in zip(found, meant, strict=False):
         assert one == (None if fields is None else {**one, **fields})
+
+    parsed = parse(frame, LIMITS, events, events.label_columns(), has_activity=True)
+    with_activity = [outcome(row) for row in parsed.collect()]
+    said = [read(stream, line, INGESTED_MS, content, has_activity=True) for line in lines]
+    assert with_activity == [read_outcome(one) for one in said]
+    examples = enumerate(with_activity[: len(meant)])
+    assert [at for at, one in examples if isinstance(one, dict) and one["is_start"] is None] == ACTIVITIES[product]
 
 
 def changed_at_random(line: bytes, rng: random.Random) -> bytes:

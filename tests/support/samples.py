@@ -103,6 +103,7 @@ MEANT: dict[str, list[dict[str, Any] | None]] = {
         ),
         None,
         None,
+        None,
         _event("8C1F5B2A9D3E4701", _MATCH, "2026-11-21T11:55:00Z", "mobile", **_PLAYER, **END),
         _event(
             "rig-12", _OTHER_MATCH, "2026-11-21T11:50:00.900Z", "pc", account_id=None, labels=["A5F3", None], **START
@@ -110,3 +111,5 @@ MEANT: dict[str, list[dict[str, Any] | None]] = {
     ],
 }
 """What each example means, line by line; None is a message that is skipped."""
+ACTIVITIES = {"unity": [2], "gameanalytics": [1, 2, 5], "playfab": [3]}
+"""The lines of the examples that are signs of life."""
