@@ -44,7 +44,8 @@ StoredDevices = Mapping[str, Sequence[StoredEntry]]
 """Stored entries by device id; a device without entries has none, or is missing."""
 
 _FIELDS = ("session_id", *STATE_SCHEMA.names)
-_STATUS, _OPENED, _ENDED, _SINCE, _PLACE = map(_FIELDS.index, ("status", "opened_ms", "ended_ms", "since_ms", "place"))
+_STATUS, _OPENED, _SINCE, _PLACE = map(_FIELDS.index, ("status", "opened_ms", "since_ms", "place"))
+_LAST_ACTIVE = _FIELDS.index("ended_ms")  # of a live session
 _LIVE_FIELDS = {name: _FIELDS.index(name) for name in LIVE_COLUMNS if name != "device_id"}
 _NULLS = (None,) * len(STATE_SCHEMA.fields)
 _LIVE, _IMPLIED_LIVE, _CLOSED, _IMPLIED_CLOSED = "live", "implied_live", "closed", "implied_closed"
@@ -191,14 +192,14 @@ def is_live_with_signs(stored: StoredEntry) -> bool:
 
 def last_active_ms(live: StoredEntry) -> int:
     """`Signs.last_active_ms` of a live session with signs of life."""
-    at_ms: int = live[_ENDED]
+    at_ms: int = live[_LAST_ACTIVE]
     return at_ms
 
 
 def with_signs(live: StoredEntry, last_active_ms: int, heard_ms: int) -> StateValue:
     """The value of a live session with signs of life, with newer ones."""
     value = list(live)
-    value[_ENDED], value[_SINCE] = last_active_ms, heard_ms
+    value[_LAST_ACTIVE], value[_SINCE] = last_active_ms, heard_ms
     return tuple(value[1:])
 
 
@@ -210,13 +211,18 @@ def _is_heard(live: StoredEntry, heard_by_ms: int, first_due_ms: int) -> bool:
     return len(fields) <= _PLACE or fields[_PLACE] is None or fields[_PLACE] < first_due_ms
 
 
-def live_sessions(devices: StoredDevices) -> dict[str, list[Any]]:
-    """Return the live sessions of devices, column by column (`LIVE_COLUMNS`)."""
+def live_sessions(devices: StoredDevices, *, has_signs: bool = False) -> dict[str, list[Any]]:
+    """Return the live sessions of devices, column by column (`LIVE_COLUMNS`).
+
+    `has_signs` tells whether all of them have signs of life, as after `has_nothing_over` with an inactivity timeout:
+    then they have `last_active_ms` too.
+    """
     live = [
         (device_id, entry)
         for device_id, stored in devices.items()
         for entry in stored
         if entry[_STATUS] in LIVE_STATUSES
     ]
-    columns = {name: [entry[at] for _, entry in live] for name, at in _LIVE_FIELDS.items()}
+    fields = _LIVE_FIELDS | ({"last_active_ms": _LAST_ACTIVE} if has_signs else {})
+    columns = {name: [entry[at] for _, entry in live] for name, at in fields.items()}
     return {"device_id": [device_id for device_id, _ in live], **columns}
