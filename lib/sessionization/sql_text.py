@@ -1,5 +1,7 @@
 """Texts and names as Spark SQL writes them."""
 
+from collections.abc import Iterable
+
 
 def quoted_text(text: str) -> str:
     """A text as a literal."""
@@ -13,3 +15,12 @@ def quoted_name(name: str) -> str:
     '`order`'
     """
     return "`" + name.replace("`", "``") + "`"
+
+
+def quoted_path(names: Iterable[str]) -> str:
+    """A column, or a field in it.
+
+    >>> quoted_path(["device", "hw.id"])
+    '`device`.`hw.id`'
+    """
+    return ".".join(map(quoted_name, names))

@@ -28,7 +28,7 @@ _BEYOND_64_BITS = 2**63
 _TOO_DEEP_NESTING = 5_000
 _MINUTES_EAST = (-720, -480, -210, 0, 60, 120, 345, 540, 840)
 _NO_TEXT = (ABSENT, None, 1.5, True, ["a"], {"id": "a"}, "", " \t", "\ud800", _BEYOND_64_BITS)
-"""Values that are no text of an id, where an integer may be one."""
+"""Values that are no id, in maps that take texts and integers as ids."""
 _ODD_LABELS = (None, "", "\ud800", 42, -0.5, True, _BEYOND_64_BITS, ["a"], {"id": "a"}, "\U0001f3ae" * 257)
 _NO_ISO8601 = (
     ABSENT,
@@ -84,10 +84,10 @@ _ODD_OPTIONAL: Sequence[Values] = (
 """Beside each, a title and kept values are odd: the other fields are the same in maps that have these."""
 
 
-def kinds_of(events: EventMap, *, has_pings: bool = False) -> tuple[DirtKind, ...]:
+def possible_dirt(events: EventMap, *, has_pings: bool = False) -> tuple[DirtKind, ...]:
     """The kinds of dirt that messages of an event map can have, with pings or without."""
     never = set() if has_pings else set(PING_ONLY)
-    if not events.skips(has_activity=has_pings):
+    if not events.may_skip(has_activity=has_pings):
         never.add(DirtKind.OTHER_EVENT)
     if not any(PLATFORM in Form.of(events, stream).paths for stream in events.stream_names):
         never.add(DirtKind.UNKNOWN_PLATFORM)

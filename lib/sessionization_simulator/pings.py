@@ -17,7 +17,7 @@ class Pings:
     """
 
     def __init__(self, interval_ms: int, dirt: Dirt, rng: np.random.Generator, span_ms: int) -> None:
-        """`span_ms`: some steps from one `play` to the next (`Schedule`)."""
+        """`span_ms` is a span of `Schedule`: a few times the step between two calls of `play`."""
         self._interval_ms = interval_ms
         self._dirt = dirt
         self._rng = rng

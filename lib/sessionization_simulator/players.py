@@ -7,7 +7,7 @@ import numpy as np
 from sessionization_simulator.dirt import Dirt, DirtKind
 from sessionization_simulator.evening import Evening, Messages, Schedule, concatenate
 from sessionization_simulator.fleet import Fleet, Habits
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 from sessionization_simulator.pings import Pings
 from sessionization_simulator.simulate_settings import SimulateSettings
 
@@ -15,13 +15,13 @@ _NEVER_MS = 2**62
 
 
 class Players:
-    """The devices of an evening that starts at `start_ms`; `now_ms` and the seed are the dice."""
+    """The devices of an evening that starts at `start_ms`; All that is random follows from `now_ms` and the seed."""
 
     def __init__(self, settings: SimulateSettings, fleet: Fleet, start_ms: int, now_ms: int, span_ms: int) -> None:
-        """`span_ms`: some steps from one `arriving` to the next (`Schedule`)."""
+        """`span_ms` is a span of `Schedule`: a few times the step between two calls of `arriving`."""
         plan = settings.plan()
         self._ends_ms = start_ms + plan.duration_ms
-        kinds = settings.dirt_kinds or kinds_of(settings.event_map, has_pings=settings.ping is not None)
+        kinds = settings.dirt_kinds or possible_dirt(settings.event_map, has_pings=settings.ping is not None)
         # Separate generators, so that the dirt settings do not change the evening, nor pings any Start or End.
         evening_rng, *dirt_rngs = np.random.default_rng([settings.seed, now_ms]).spawn(3)
         self._evening = Evening(plan, start_ms, evening_rng, Habits(fleet) if settings.habits else None)

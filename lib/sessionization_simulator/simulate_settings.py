@@ -13,7 +13,7 @@ from sessionization.settings.kafka_options import parse_kafka_options
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR
 from sessionization_simulator.dirt import PING_ONLY, DirtKind
 from sessionization_simulator.evening import LoadPlan
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 
 _SPEEDS = {"real-time": 1.0, "max": math.inf}
 _DURATION_MS = 10 * 60_000
@@ -143,7 +143,7 @@ class SimulateSettings(BaseModel):
         if not has_pings and (of_pings := [kind for kind in self.dirt_kinds if kind in PING_ONLY]):
             msg = f"--dirt-kinds {of_pings[0]} happens to pings: add --ping, or leave it out"
             raise ValueError(msg)
-        possible = kinds_of(self._event_map, has_pings=has_pings)
+        possible = possible_dirt(self._event_map, has_pings=has_pings)
         if impossible := [kind for kind in self.dirt_kinds if kind not in possible]:
             msg = f"--dirt-kinds {impossible[0]} cannot happen to messages of the event map {self.events}: leave it out"
             raise ValueError(msg)

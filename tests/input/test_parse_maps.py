@@ -11,7 +11,7 @@ from pyspark.sql import Row, SparkSession
 from sessionization.event_map.reading import DEFAULT as DEFAULT_NAME
 from sessionization.message_limits import SKIPPED
 from sessionization.spark.input.parse import EVENT_COLUMNS, LABELS, parse, valid_events
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 from tests.simulate.simulated import play, written
 from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
 from tests.support.parsed import outcome, read_outcome
@@ -87,8 +87,8 @@ def test_an_evening_of_dirt_and_of_changed_bytes_becomes_what_the_second_impleme
     found = [outcome(row) for row in parse(frame, LIMITS, events, events.label_columns()).collect()]
     expected = [read_outcome(read(stream, line, INGESTED_MS, content)) for stream, line in lines]
     assert [(line, *both) for line, *both in zip(lines, found, expected, strict=True) if both[0] != both[1]] == []
-    assert {one for one in expected if isinstance(one, str)} == REASONS_OF_MAPS & set(kinds_of(events))
-    assert (None in expected) is events.skips(has_activity=False)
+    assert {one for one in expected if isinstance(one, str)} == REASONS_OF_MAPS & set(possible_dirt(events))
+    assert (None in expected) is events.may_skip(has_activity=False)
 
 
 @pytest.mark.parametrize("other_events", ["quarantine", "skip"])
@@ -111,7 +111,7 @@ def test_with_an_inactivity_timeout_activities_are_events(spark: SparkSession, o
         assert [row for row in zip(rows, found, expected, strict=True) if row[1] != row[2]] == []
         activities = [one for one in found if isinstance(one, dict) and one["is_start"] is None]
         assert (len(activities) > 10) == has_activity
-        assert (None in found) is events.skips(has_activity=has_activity)
+        assert (None in found) is events.may_skip(has_activity=has_activity)
 
 
 @pytest.mark.parametrize("product", PRODUCTS)

@@ -21,7 +21,7 @@ from sessionization.ops.state_reader import StateReader
 from sessionization.spark.tables.location import TableLocation
 from sessionization_laptop import laptop_notebook
 from sessionization_simulator.dirt import DirtKind
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 from tests.notebooks.workspace_cells import run_notebook
 from tests.support.headless import ROOT, SHOWN
 from tests.support.notebook_cells import read_cells
@@ -116,7 +116,7 @@ def test_the_sample_has_every_kind_of_dirt_and_each_has_its_effect(spark: SparkS
     effects: dict[str, Any] = {}
     for row in spark.sql(query).collect():
         effects.setdefault(row.dirt, {})[row.effect] = row.messages
-    assert effects.keys() == {*kinds_of(package_map(DEFAULT))} - {DirtKind.LOST_START, DirtKind.LOST_END}
+    assert effects.keys() == {*possible_dirt(package_map(DEFAULT))} - {DirtKind.LOST_START, DirtKind.LOST_END}
     assert effects["repeat"] == {"none": 12}
     assert effects["end_before_start"] == {"reported, started": 6, "reported, started, superseded": 2}
     assert effects["overlap"] == {"started, superseded": 3}

@@ -15,7 +15,7 @@ from sessionization.spark.replay.archived_events import read_events, replayed_ch
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables.rollup import fold_by_session, to_session_rows
 from sessionization_simulator.dirt import DirtKind
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 from sessionization_simulator.message_form import Form
 from tests.support.evening import ENDS_MS, Evening
 from tests.support.event_maps import PACKAGE
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.spark
 
 PLAYED = {"rate": 8, "duration": "180s", "session_length": "40s", "devices": 260, "file_interval": "2s", "dirt": 0.5}
 KINDS_OF_DIRT = sorted(
-    set.intersection(*(set(kinds_of(package_map(name))) for name in PACKAGE)) - {DirtKind.ODD_OPTIONAL}
+    set.intersection(*(set(possible_dirt(package_map(name))) for name in PACKAGE)) - {DirtKind.ODD_OPTIONAL}
 )
 """What can happen to the messages of every map; of the optional fields each map has other ones."""
 COMPARED = ("device_id", "session_id", "status", "started_at", "ended_at", "duration_ms", "end_reason", "revision",

@@ -6,7 +6,7 @@ import yaml
 from sessionization.core.events import Start
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.message_limits import SKIPPED
-from sessionization.sample.read_message import read_message
+from sessionization.sample.read_message import Message, read_message
 from tests.support.event_maps import map_of
 from tests.support.wire import read
 from tests.support.wire_cases import INGESTED_MS, LIMITS, REASONS
@@ -19,15 +19,20 @@ NAMED = [
 ]
 
 
+@pytest.mark.parametrize("has_activity", [False, True], ids=["", "with activity"])
 @pytest.mark.parametrize(("text", "stream", "value"), NAMED)
-def test_a_message_of_a_sample_is_read_as_the_contract_says(text: str, stream: str, value: bytes | None) -> None:
+def test_a_message_of_a_sample_is_read_as_the_contract_says(
+    text: str, stream: str, value: bytes | None, *, has_activity: bool
+) -> None:
     """The second implementation is held to the expected values of these cases beside the job's parser."""
     if text == DEFAULT:
-        events, expected = package_map(DEFAULT), read(stream, value, INGESTED_MS)
+        events, expected = package_map(DEFAULT), read(stream, value, INGESTED_MS, has_activity=has_activity)
     else:
         events = map_of(text)
-        expected = read(stream, value, INGESTED_MS, yaml.safe_load(text))
-    found = read_message(value or b"", stream, INGESTED_MS, events, LIMITS)
+        expected = read(stream, value, INGESTED_MS, yaml.safe_load(text), has_activity=has_activity)
+    found = read_message(
+        Message(stream, value or b"", INGESTED_MS, "message 1"), events, LIMITS, has_activity=has_activity
+    )
     if expected is None:
         assert found.reason == SKIPPED
     elif isinstance(expected, str):

@@ -44,7 +44,10 @@ def test_the_files_of_a_folder_are_one_sample_in_the_order_of_their_names(folder
     for file in (folder / "phones").iterdir():
         os.utime(file, (INGESTED_MS / 1_000, INGESTED_MS / 1_000))
     ended = preflight(folder, "--events", "handheld.yml", "--sample", "phones")
-    assert ended.stdout.startswith("3 messages: 2 events, 0 skipped, 1 would go to quarantine\n"), ended.stderr
+    unread, summed_up, *_ = ended.stdout.splitlines()
+    assert unread.startswith("1 entries of phones do not end with .json, ")
+    assert unread.endswith(": notes.txt")
+    assert summed_up == "3 messages: 2 events, 0 skipped, 1 would go to quarantine", ended.stderr
     assert "missing_device_id 1: b.jsonl, message 1: " in ended.stdout
 
 
@@ -75,5 +78,5 @@ def test_a_sample_without_a_start_or_an_end_leaves_the_map_in_peace(folder: Path
     ended = preflight(folder, "--events", "arcade.yml", "--sample", "levels.json")
     assert ended.returncode == 2
     assert ended.stderr == (
-        "preflight: no message of levels.json is a Start or an End: take one with some, or correct kinds of the map\n"
+        "preflight: levels.json has no Start and no End: choose a sample with some, or correct kinds in the map\n"
     )

@@ -6,7 +6,8 @@ from typing import Any
 import pytest
 
 from sessionization.durations import DAY_MS
-from sessionization.sample.sample_report import Message, report_on
+from sessionization.sample.read_message import Message
+from sessionization.sample.sample_report import report_on
 from tests.support.event_maps import ARCADE, OFFSETS, map_of
 from tests.support.wire_cases import INGESTED_MS, LIMITS
 from tests.support.wire_maps import GAME, OFFSET, game
@@ -14,7 +15,7 @@ from tests.support.wire_maps import GAME, OFFSET, game
 
 def lines_of(text: str, stream: str, *values: bytes) -> list[str]:
     messages = [Message(stream, value, INGESTED_MS, f"message {at}") for at, value in enumerate(values, start=1)]
-    return list(report_on(messages, map_of(text), LIMITS).lines)
+    return list(report_on(messages, map_of(text), LIMITS, has_activity=False).lines)
 
 
 def arcade(**changes: object) -> list[str]:

@@ -9,7 +9,7 @@ import pytest
 import yaml
 
 from sessionization_simulator.dirt import DirtKind
-from sessionization_simulator.malformed import Writer, kinds_of
+from sessionization_simulator.malformed import Writer, possible_dirt
 from sessionization_simulator.message_form import ACCOUNT, EVENT, FOREGROUND, PLATFORM, TIME, Form
 from tests.simulate.simulated import NOW_MS, Written, play, written
 from tests.support.event_maps import ARCADE, HANDHELD, LOBBY, OFFSETS, PACKAGE, ROWS, map_of
@@ -59,7 +59,7 @@ def test_each_way_of_a_malformed_message_is_one_line_and_has_the_reason_of_its_n
     writer = Writer(Form.of(map_of(MAPS[name]), stream))
     form, content = writer.form, DEFAULT if name == "default" else yaml.safe_load(MAPS[name])
     is_in_the_text = kind in REASONS_OF_MAPS and not kind.startswith("event_time_")
-    if kind not in kinds_of(form.events) or (kind is DirtKind.UNKNOWN_PLATFORM and PLATFORM not in form.paths):
+    if kind not in possible_dirt(form.events) or (kind is DirtKind.UNKNOWN_PLATFORM and PLATFORM not in form.paths):
         return
     platform = next(iter(form.events.streams[stream].platform.values), None) if PLATFORM in form.paths else None
     for turn in range(30):

@@ -11,7 +11,7 @@ import yaml
 
 from sessionization.core.events import Activity
 from sessionization_simulator.dirt import PING_ONLY, DirtKind
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 from tests.simulate.simulated import NOW_MS, Written, contents, play, written
 from tests.support.event_maps import PACKAGE, WITH_PINGS, map_of
 from tests.support.wire import REASONS, read
@@ -114,7 +114,7 @@ def test_pings_of_every_map_are_activities_and_have_each_kind_of_dirt(name: str,
     (tmp_path / "map.yml").write_text(text)
     given, content = str(tmp_path / "map.yml"), yaml.safe_load(text)
     summary = play(tmp_path / "out", events=given, ping="1s", dirt=0.5, **PLAYED)
-    kinds = kinds_of(map_of(text), has_pings=True)
+    kinds = possible_dirt(map_of(text), has_pings=True)
     assert set(kinds) >= PING_ONLY
     assert all(summary.dirt[kind] > 0 for kind in kinds)
     found = [read(line.stream, line.line, NOW_MS, content, has_activity=True) for line in written(tmp_path / "out")]

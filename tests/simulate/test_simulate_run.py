@@ -13,7 +13,7 @@ import pytest
 
 from sessionization.errors import ConfigurationError
 from sessionization.event_map.reading import DEFAULT, package_map
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 from tests.simulate.simulated import NOW_MS, STREAMS, Written, contents, play, written
 from tests.support.job import SIMULATE, environment
 
@@ -40,7 +40,7 @@ def test_the_same_settings_and_instant_give_the_same_bytes_and_others_give_other
 def test_dirt_affects_its_share_of_the_messages_and_leaves_the_others_unchanged(tmp_path: Path) -> None:
     play(tmp_path / "clean", **DIRTY | {"dirt": 0})
     summary = play(tmp_path / "dirty", **DIRTY)
-    assert {kind for kind, count in summary.dirt.items() if count} == {*kinds_of(package_map(DEFAULT))}
+    assert {kind for kind, count in summary.dirt.items() if count} == {*possible_dirt(package_map(DEFAULT))}
     assert sum(summary.dirt.values()) == pytest.approx(0.3 * 6_000, rel=0.1)
     clean, dirty = ({line.line for line in written(tmp_path / name)} for name in ("clean", "dirty"))
     assert 0.6 < len(clean & dirty) / len(clean) < 0.85

@@ -6,7 +6,7 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.event_map.reading import DEFAULT
-from sessionization_simulator.malformed import kinds_of
+from sessionization_simulator.malformed import possible_dirt
 from tests.support.boundaries import Boundary
 from tests.support.event_maps import ARCADE, LOBBY, PACKAGE, map_of
 from tests.support.harness import compare, play
@@ -37,4 +37,4 @@ def test_a_dirty_evening_of_a_package_map_with_ten_kills_has_no_difference(
     assert compare(run, spark) == []
     assert len(run.cuts) == 10
     reasons = {row["reason"] for row in run.actual["quarantine"]}
-    assert reasons == REASONS_OF_MAPS & set(kinds_of(map_of(PACKAGE[name])))
+    assert reasons == REASONS_OF_MAPS & set(possible_dirt(map_of(PACKAGE[name])))

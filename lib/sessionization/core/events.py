@@ -123,7 +123,7 @@ class Change(NamedTuple):
     event_ms: int | None = None
     ingested_ms: int | None = None
     labels: Labels = ()
-    """`()` also on heartbeats."""
+    """Empty where the job has no label columns, and on every heartbeat."""
     last_active_ms: int | None = None
     """Of heartbeats with `inactivity_timeout` alone: the event time of the session's newest sign of life."""
 

@@ -18,7 +18,9 @@ LIVE_COLUMNS = (
 
 
 def heartbeats(live: Mapping[str, Sequence[Any]], firing: Firing) -> dict[str, Sequence[Any]]:
-    """Return the heartbeats that `session_rules.on_timer` emits for these sessions, none of which times out.
+    """Return the heartbeats that `session_rules.on_timer` emits for these sessions.
+
+    None of them ends, or was resumed since the last firing.
 
     Args:
         live: `LIVE_COLUMNS` by name, of sessions of any devices, and with signs of life `last_active_ms`. The values at

@@ -19,9 +19,9 @@ from sessionization.core.session_state import (
     PendingEnd,
     Rules,
     Sessions,
+    Signs,
     expiry_at,
     remembered_since_ms,
-    signs_when_loaded,
 )
 from sessionization.core.start_rules import apply_start
 
@@ -52,16 +52,16 @@ def on_timer(sessions: Sessions, firing: Firing, rules: Rules) -> Outcome:
 
 def _load(sessions: Sessions, now_ms: int, rules: Rules) -> DeviceSessions:
     device = DeviceSessions(sessions, now_ms, rules)
-    if rules.inactivity_timeout_ms is not None and (live := device.live()) is not None:
+    if rules.has_activity and (live := device.live()) is not None:
         session_id, entry = live
-        if entry.signs is None:
-            device.put(session_id, replace(entry, signs=signs_when_loaded(entry, now_ms)))
+        if entry.signs is None:  # from before `inactivity_timeout` was set
+            device.put(session_id, replace(entry, signs=Signs(entry.started_ms, now_ms)))
     return device
 
 
 def _apply(device: DeviceSessions, event: Event) -> None:
-    if isinstance(event, Activity) and device.rules.inactivity_timeout_ms is None:
-        return  # skipped
+    if isinstance(event, Activity) and not device.rules.has_activity:
+        return  # the parser lets Activities through if the rules before or after a change of rules use them
     device.event = event
     device.tally.events += 1
     match event:

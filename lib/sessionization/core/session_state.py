@@ -153,11 +153,6 @@ def was_silent_until(at_ms: int, signs: Signs, rules: Rules) -> bool:
     return silence_ms is not None and at_ms - signs.last_active_ms >= silence_ms
 
 
-def signs_when_loaded(live: Live, now_ms: int) -> Signs:
-    """Return the signs of a live session from before `inactivity_timeout` was set."""
-    return live.signs or Signs(live.started_ms, now_ms)
-
-
 def remembered_since_ms(entry: Closed | PendingEnd) -> int:
     """Return when a session was closed or a pending End was seen (processing time)."""
     return entry.closed_ms if isinstance(entry, Closed) else entry.seen_ms

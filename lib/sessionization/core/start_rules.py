@@ -41,7 +41,7 @@ def start_newest(device: DeviceSessions, session_id: SessionId, opened: Live) ->
 
 def signs_at(at_ms: int, device: DeviceSessions, *, is_implied: bool = False) -> Signs | None:
     """Return the signs of a session that opens now; None without `inactivity_timeout`."""
-    return None if device.rules.inactivity_timeout_ms is None else Signs(at_ms, device.now_ms, is_implied)
+    return Signs(at_ms, device.now_ms, is_implied) if device.rules.has_activity else None
 
 
 def has_implied_start(session: Live | Closed) -> bool:

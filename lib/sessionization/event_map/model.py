@@ -26,7 +26,7 @@ from sessionization.event_map.parts import (
 
 AVRO = "avro"
 TITLE, KEEP = "title", "keep."
-"""A column, and what stands before a kept column's name in `EventMap.paths_of`."""
+"""Keys of `EventMap.paths_of`: `title`, and `keep.NAME` for each kept column."""
 
 
 class EventMap(Part):
@@ -171,8 +171,12 @@ class EventMap(Part):
         """The columns of `title` and of the kept values: the `known` ones, which never go, then those of this map."""
         return tuple(dict.fromkeys((*known, *self.label_paths())))
 
-    def skips(self, *, has_activity: bool) -> bool:
-        """Whether some events are skipped, not quarantined: other ones, or, unless the job uses them, Activities."""
+    def used_kinds(self, *, has_activity: bool) -> tuple[str, ...]:
+        """The kinds of events that the job uses; Activities only with an inactivity timeout."""
+        return (*self.kinds.start, *self.kinds.end, *(self.kinds.activity if has_activity else ()))
+
+    def may_skip(self, *, has_activity: bool) -> bool:
+        """Whether the job may skip messages: of other kinds under `other_events: skip`, and unused Activities."""
         return self.other_events == "skip" or (bool(self.kinds.activity) and not has_activity)
 
     def stored(self) -> dict[str, Any]:

@@ -13,7 +13,7 @@ from sessionization.durations import MINUTE_MS
 from sessionization.event_map.model import EventMap
 from sessionization.hadoop_path import AnyPath
 from sessionization.message_limits import MAX_VALUE_BYTES
-from sessionization.sample.sample_report import Message
+from sessionization.sample.read_message import Message
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.input.avro_messages import registry_of
 from sessionization.spark.input.kafka_source import client_options

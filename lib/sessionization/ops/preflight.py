@@ -194,11 +194,12 @@ def check_messages(spark: SparkSession, settings: SessionizeSettings, say: Say) 
     if not messages:
         return "there are none so far"
     messages, notes = as_json(spark, settings.event_map, messages)
-    report = report_on(messages, settings.event_map, settings.rules.of_event_times)
+    has_activity = settings.rules.of_sessions.has_activity
+    report = report_on(messages, settings.event_map, settings.rules.of_event_times, has_activity=has_activity)
     for line in (*notes, *report.lines):
         say(f"         messages: {line}")
-    if report.is_skipped:
-        return f"none of {len(messages):,} is a Start or an End: kinds of the map names others"
+    if report.all_skipped:
+        return f"none of {len(messages):,} is an event of the kinds in the map, all are skipped"
     if not report.events:
         msg = f"--events {settings.events} makes no event of them: correct the map (docs/your-own-events.md)"
         raise ConfigurationError(msg)

@@ -9,7 +9,7 @@ from sessionization.errors import IncompleteWorkError
 from sessionization.event_map.field_path import Names, names_of
 from sessionization.event_map.model import EventMap
 from sessionization.spark.input.source_tables import in_order, read_tables, sql_name
-from sessionization.sql_text import quoted_name, quoted_text
+from sessionization.sql_text import quoted_path, quoted_text
 
 MessagesOfAccounts = Callable[[DataFrame], DataFrame]
 """From messages to those of the accounts, with a column `names_account`."""
@@ -63,7 +63,7 @@ def _in_message(path: Names) -> Column:
 
 def _in_table(events: EventMap, stream: str, path: Names) -> str:
     """SQL for a value of a row as text: of a column, or of a field of the column that holds messages."""
-    column = ".".join(map(quoted_name, events.value_of(stream) or path))
+    column = quoted_path(events.value_of(stream) or path)
     if events.value_of(stream) is None:
         return f"CAST({column} AS STRING)"
     return f"get_json_object(CAST({column} AS STRING), {quoted_text(_json_path(path))})"

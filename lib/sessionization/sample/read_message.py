@@ -32,6 +32,17 @@ _TEXTS = {
 
 
 @dataclass(frozen=True, slots=True)
+class Message:
+    """A message of a sample."""
+
+    stream: str
+    value: bytes
+    ingested_ms: int
+    place: str
+    """Where it is, for the person: `message 3`."""
+
+
+@dataclass(frozen=True, slots=True)
 class Reading:
     """What was understood of a message; a value is None where it is absent or does not fit."""
 
@@ -45,8 +56,12 @@ class Reading:
     event_ms: int | None = None
 
 
-def read_message(value: bytes, stream: str, ingested_ms: int, events: EventMap, limits: EventTimeLimits) -> Reading:
-    """Read a message of a stream; of several reasons the first one of docs/tables.md counts."""
+def read_message(message: Message, events: EventMap, limits: EventTimeLimits, *, has_activity: bool) -> Reading:
+    """Read a message; of several reasons the first one of docs/tables.md counts.
+
+    `has_activity`: whether Activities are events, as with an inactivity timeout.
+    """
+    value, stream, ingested_ms = message.value, message.stream, message.ingested_ms
     if len(value) > MAX_VALUE_BYTES:
         return Reading("oversized")
     fields = _json_object(value)
@@ -70,9 +85,9 @@ def read_message(value: bytes, stream: str, ingested_ms: int, events: EventMap, 
     foreground = _bigint(_optional(fields, events.foreground_s.path)) if is_end and events.foreground_s else None
 
     def reasons() -> Iterator[str]:
-        is_known = is_end or kind in events.kinds.start
-        is_other = kind is not None and not is_known
-        if kind in events.kinds.activity or (is_other and events.other_events == "skip"):
+        is_used = kind in events.used_kinds(has_activity=has_activity)
+        is_other = kind is not None and not is_used
+        if is_other and (kind in events.kinds.activity or events.other_events == "skip"):
             yield SKIPPED
         if any(len(text) > MAX_ID_CODE_POINTS for text in (*parts, device_id, account_id) if text is not None):
             yield "oversized"
@@ -82,7 +97,7 @@ def read_message(value: bytes, stream: str, ingested_ms: int, events: EventMap, 
             yield "missing_session_id"
         if event_ms is None:
             yield "missing_event_time"
-        if not is_known:
+        if not is_used:
             yield "unknown_event"
         if not _has_platform(fields, stream, events):
             yield "unknown_platform"

@@ -10,7 +10,8 @@ from sessionization.errors import ConfigurationError
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.message_limits import MAX_VALUE_BYTES
-from sessionization.sample.sample_report import Message, report_on
+from sessionization.sample.read_message import Message
+from sessionization.sample.sample_report import report_on
 from sessionization.say import Say
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section
 from sessionization.settings.sessionize_settings import RuleSettings
@@ -46,28 +47,35 @@ def describe_sample(settings: SampleSettings, say: Say) -> None:
         raise ConfigurationError(msg)
     stream = _stream(settings, events)
     try:
-        messages = list(islice(_messages(settings.sample, stream), MOST_MESSAGES))
+        messages = list(islice(_messages(settings.sample, stream, say), MOST_MESSAGES))
     except OSError as error:
         msg = f"--sample {settings.sample} cannot be read ({error.strerror}): name a file of JSON lines"
         raise ConfigurationError(msg) from error
     if not messages:
         msg = f"--sample {settings.sample} holds no message: name a file of JSON lines, or a folder of such files"
         raise ConfigurationError(msg)
-    report = report_on(messages, events, RuleSettings().of_event_times)
+    # A map that names Activities is judged with them, also before the job uses them.
+    report = report_on(messages, events, RuleSettings().of_event_times, has_activity=bool(events.kinds.activity))
     for line in report.lines:
         say(line)
-    if report.is_skipped:
-        msg = f"no message of {settings.sample} is a Start or an End: take one with some, or correct kinds of the map"
+    if report.all_skipped:
+        msg = f"{settings.sample} has no Start and no End: choose a sample with some, or correct kinds in the map"
         raise ConfigurationError(msg)
     if not report.events:
         msg = f"--events {settings.events} makes no event of {settings.sample}: correct the map by the lines above"
         raise ConfigurationError(msg)
 
 
-def _messages(sample: Path, stream: str) -> Iterator[Message]:
-    """The messages of a file, or of the files of a folder in the order of their names."""
+def _messages(sample: Path, stream: str, say: Say) -> Iterator[Message]:
+    """The messages of a file, or of the files of a folder in the order of their names; say what is not read there."""
     is_folder = sample.is_dir()
-    for file in sorted(Path(path) for path, _ in list_folder(sample).files) if is_folder else [sample]:
+    files = [sample]
+    if is_folder:
+        found = list_folder(sample)
+        files = sorted(Path(path) for path, _ in found.files)
+        for warning in found.warnings(str(sample)).values():
+            say(warning)
+    for file in files:
         ingested_ms = int(file.stat().st_mtime * 1_000)
         lines = (value for values, _ in read_lines(file, MAX_VALUE_BYTES + 1) for value in values)
         for number, value in enumerate(lines, start=1):

@@ -13,7 +13,7 @@ from sessionization.event_map.field_path import Names, written
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.parts import EventTime
 from sessionization.message_limits import SKIPPED, EventTimeLimits
-from sessionization.sample.read_message import Reading, epoch_ms, read_message, value_at
+from sessionization.sample.read_message import Message, Reading, epoch_ms, read_message, value_at
 
 _SHOWN = 60
 _MOST_NAMES = 20
@@ -40,32 +40,20 @@ _FORMATS = get_args(EventTime.model_fields["format"].annotation)
 
 
 @dataclass(frozen=True, slots=True)
-class Message:
-    """A message of a sample."""
-
-    stream: str
-    value: bytes
-    ingested_ms: int
-    place: str
-    """Where it is, for the person: `line 3`."""
-
-
-@dataclass(frozen=True, slots=True)
 class SampleReport:
     """How many messages of a sample are valid events, and the lines that say what was understood."""
 
     events: int
     lines: Sequence[str]
-    is_skipped: bool
+    all_skipped: bool
     """Whether each of the messages is of a kind that is skipped."""
 
 
-def report_on(messages: Iterable[Message], events: EventMap, limits: EventTimeLimits) -> SampleReport:
-    """Read the messages as the job would, and sum up what was understood."""
-    read = [
-        (message, read_message(message.value, message.stream, message.ingested_ms, events, limits))
-        for message in messages
-    ]
+def report_on(
+    messages: Iterable[Message], events: EventMap, limits: EventTimeLimits, *, has_activity: bool
+) -> SampleReport:
+    """Read the messages as the job would, with or without an inactivity timeout, and sum up what was understood."""
+    read = [(message, read_message(message, events, limits, has_activity=has_activity)) for message in messages]
     reasons = Counter(reading.reason for _, reading in read)
     valid, skipped = reasons.pop(None, 0), reasons.pop(SKIPPED, 0)
     lines = [
@@ -77,7 +65,7 @@ def report_on(messages: Iterable[Message], events: EventMap, limits: EventTimeLi
         *_devices([reading for _, reading in read if reading.reason is None]),
         *_times(read),
     ]
-    return SampleReport(valid, lines, is_skipped=0 < len(read) == skipped)
+    return SampleReport(valid, lines, all_skipped=0 < len(read) == skipped)
 
 
 def _kinds(readings: Sequence[Reading], events: EventMap) -> Iterator[str]:

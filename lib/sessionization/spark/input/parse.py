@@ -16,7 +16,7 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.avro_messages import message_text
 from sessionization.spark.input.event_time import epoch_ms, with_offset, written_time
 from sessionization.spark.input.variant_values import bigint_or_null, label_or_null, string_or_null, text_or_null
-from sessionization.sql_text import quoted_name
+from sessionization.sql_text import quoted_name, quoted_path
 
 EVENT_COLUMNS = {
     "device_id": "string",
@@ -179,12 +179,11 @@ def _typed(
     is_activity = kind.isin(*kinds.activity)
     is_skipped = is_activity
     if events.other_events == "skip":
-        used = kinds.activity if has_activity else ()
-        is_skipped = kind.isNotNull() & ~kind.isin(*kinds.start, *kinds.end, *used)
+        is_skipped = kind.isNotNull() & ~kind.isin(*events.used_kinds(has_activity=has_activity))
     typed = texts.select(
         *kept,
         F.col("_wire").isNotNull().alias("_is_object"),
-        *([is_skipped.alias(_IS_SKIPPED)] if events.skips(has_activity=has_activity) else []),
+        *([is_skipped.alias(_IS_SKIPPED)] if events.may_skip(has_activity=has_activity) else []),
         *([is_activity.alias(_IS_ACTIVITY)] if has_activity else []),
         *_parts_of(texts),
         _joined(_DEVICE_PART, events.stream_names, events.device_id_of).alias("device_id"),
@@ -215,13 +214,14 @@ def _quarantine_reason(
 ) -> Column:
     is_too_large = F.octet_length("value") > MAX_VALUE_BYTES
     ids = ["device_id", "account_id", *(["session_id"] if events.has_text_ids else [])]
-    if len(parts) > len(ids) - 1:  # some of a composite id
+    single_ids = 2 if events.has_text_ids else 1
+    if len(parts) > single_ids:  # some id is composite: its parts have the same bound
         ids += parts
     too_long = reduce(Column.__or__, (F.length(name) > MAX_ID_CODE_POINTS for name in ids))
     has_no_session = F.col("session_id").isNull()
     if events.has_text_ids:
         has_no_session |= F.col("session_id").rlike(_BLANK)
-    if events.skips(has_activity=has_activity):
+    if events.may_skip(has_activity=has_activity):
         no_object = F.when(is_too_large, "oversized").when(~F.col("_is_object"), "malformed_json")
         reason = no_object.when(F.col(_IS_SKIPPED), SKIPPED).when(too_long, "oversized")
     else:
@@ -290,7 +290,7 @@ def _parts_of(rows: DataFrame) -> list[str]:
 
 
 def _value_at(path: Names) -> Column:
-    return F.col(".".join(("_wire", *map(quoted_name, path))))
+    return F.col(quoted_path(("_wire", *path)))
 
 
 def _by_stream(streams: Names, columns: Sequence[Column]) -> Column:

@@ -29,13 +29,13 @@ from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.settings.table_source_settings import TableSource
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.sql_text import quoted_name
+from sessionization.sql_text import quoted_name, quoted_path
 
 Versions = Mapping[str, int | None]
 """Versions of tables by stream."""
 
 _MAY_BEGIN_AFTER_THE_END = "spark.databricks.delta.changeDataFeed.timestampOutOfRange.enabled"
-"""Without it Delta refuses a `startingVersion` that is the next one; the source of streams reads this setting too."""
+"""Lets a stream start at the version after the newest one. It holds for streams without a change data feed too."""
 _EXACT = "decimal(38,9)"
 """A floating-point number is written with its digits: JSON would have an exponent, which no format of a time has."""
 _GO_ON = "begin a new --checkpoints folder with --from-sessions --accept-data-loss (docs/runbook.md, 'A source table')"
@@ -251,4 +251,4 @@ def _field_type(struct: StructType, name: str) -> DataType | None:
 
 
 def _column(path: Names) -> Column:
-    return F.col(".".join(map(quoted_name, path)))
+    return F.col(quoted_path(path))

@@ -73,13 +73,19 @@ def decode_entry(value: StateValue, label_count: int = 0) -> SessionState:
     try:
         (
             status, platform, account_id, started_ms, opened_ms, ended_ms, reason, revision,
-            foreground_s, since_ms, closing_order,
+            foreground_s, since_ms, place,
         ) = fields  # fmt: skip
         match status:
             case "live" | "implied_live":
                 signs = None
                 if since_ms is not None:
-                    signs = Signs(ended_ms, since_ms, status == _IMPLIED_LIVE, closing_order, revision)
+                    signs = Signs(
+                        last_active_ms=ended_ms,
+                        heard_ms=since_ms,
+                        is_implied=status == _IMPLIED_LIVE,
+                        resumed_ms=place,
+                        revision=revision,
+                    )
                 return Live(started_ms, opened_ms, account_id, platform, labels, signs)
             case "closed" | "implied_closed":
                 return Closed(
@@ -91,13 +97,13 @@ def decode_entry(value: StateValue, label_count: int = 0) -> SessionState:
                     account_id,
                     platform,
                     since_ms,
-                    closing_order,
+                    place,
                     labels,
                     opened_ms,
                     status == _IMPLIED_CLOSED,
                 )
             case "pending_end":
-                return PendingEnd(ended_ms, foreground_s, account_id, platform, since_ms, closing_order, labels)
+                return PendingEnd(ended_ms, foreground_s, account_id, platform, since_ms, place, labels)
             case _:
                 msg = f"{status!r} is not a valid status"
                 raise ValueError(msg)  # noqa: TRY301 - reported below, like the errors of the enums

@@ -51,7 +51,7 @@ class QuerySinks:
             )
         sink = ArchiveSink(
             self._sink_context(ARCHIVE),
-            skips=settings.event_map.skips(has_activity=settings.rules.of_sessions.has_activity),
+            skips=settings.event_map.may_skip(has_activity=settings.rules.of_sessions.has_activity),
             archives=settings.archives,
             versions_read=versions_read,
         )

@@ -40,7 +40,7 @@ _MERGED_COUNTS = (
 
 @dataclass
 class RollupSink(Sink):
-    """Merge Starts and ends into `sessions`; every few minutes compact one of the tables, or clean up their logs.
+    """Merge all changes but heartbeats into `sessions`, and every few minutes compact a table or clean up logs.
 
     This query does so because only `sessions` waits for it, while a pause of the query that writes `session_changes`
     would delay heartbeats. Where another job writes `session_changes`, that job compacts it, because a table in a

@@ -119,7 +119,7 @@ def fit_to_events(
 
 def added_counts(events: EventMap, *, has_activity: bool) -> tuple[Column, ...]:
     """The columns of `stream_progress` for what the map skips, now or without `has_activity`, and for Activities."""
-    skipped = (SKIPPED_COLUMN,) if events.skips(has_activity=False) else ()
+    skipped = (SKIPPED_COLUMN,) if events.may_skip(has_activity=False) else ()
     return (*skipped, *(ACTIVITY_COLUMNS if has_activity else ()))
 
 

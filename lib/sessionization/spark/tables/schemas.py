@@ -140,7 +140,7 @@ ACTIVITY_CONSTRAINTS = {
     "known_reason": "end_reason IS NULL OR "
     "end_reason IN ('reported', 'superseded', 'timed_out', 'inactive', 'orphaned')",
 }
-"""The constraints of `session_changes` that do not know Activities, as these would have them.
+"""Constraints of older tables that refuse `resumed` and `inactive`, by name, with the condition that allows these.
 
 The first start with an inactivity timeout drops them: to add others, Delta would read the whole table.
 """
