@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from tests.bench import report
-from tests.bench.scenario import MAPS, QUICK, SCALING, WHOLE, Result, Scenario
+from tests.bench.scenario import ACTIVITY, MAPS, QUICK, SCALING, WHOLE, Result, Scenario
 
 _ROOT = Path(__file__).parents[2]
 _STORE = _ROOT / ".bench"
@@ -58,6 +58,7 @@ def _options() -> argparse.Namespace:
         ("--quick", QUICK, "small loads, once each; three minutes"),
         ("--scaling", SCALING, "the cost of a live session by number of sessions and groups"),
         ("--maps", MAPS, "what an event map costs: ids that are UUIDs, and four labels, beside none"),
+        ("--activity", ACTIVITY, "what signs of life cost: at full speed, and in a steady load beside none"),
     ):
         parser.add_argument(name, dest="scenarios", action="store_const", const=scenarios, help=shown)
     parser.add_argument("--repeats", type=int, help="runs of each scenario; 3 by default")
@@ -117,7 +118,8 @@ def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str]) -> Resu
 def _short(result: Result) -> str:
     figures = result.figures()
     wanted: Sequence[str] = (
-        "starts_per_s", "heartbeats_per_s", "cores", "tick_p50_ms", "tick_max_ms", "lateness_p99_ms", "peak_mb",
+        "rows_in_per_s", "starts_per_s", "heartbeats_per_s", "cores", "tick_p50_ms", "tick_max_ms", "lateness_p99_ms",
+        "peak_mb",
     )  # fmt: skip
     return ", ".join(f"{name} {figures[name]:,.2f}" for name in wanted if name in figures)
 

@@ -15,7 +15,10 @@ _UUID_PARTS = ((1, 8), (9, 4), (13, 4), (17, 4), (21, 12))
 
 
 def starts(spark: SparkSession, scenario: Scenario) -> DataFrame:
-    """`per_batch` Starts in every micro-batch, each of a new device; for `beats` until all `live` have started."""
+    """`per_batch` Starts in every micro-batch, each of a new device; for `beats` until all `live` have started.
+
+    For `pings` Activities come after them, of all devices in turn.
+    """
     source = spark.readStream.format("rate-micro-batch").option("rowsPerBatch", scenario.per_batch)
     rows = (
         source.option("numPartitions", _PARTITIONS)
@@ -24,7 +27,10 @@ def starts(spark: SparkSession, scenario: Scenario) -> DataFrame:
     )
     # The source's own clock always shows 1970, so Starts have the current time.
     now = F.current_timestamp()
-    return _events(rows, now, F.col("value"), F.lit(0), F.lit(True), scenario)
+    device, is_start = F.col("value"), F.lit(True)
+    if scenario.load == "pings":
+        device, is_start = device % scenario.live, F.when(device < scenario.live, is_start)
+    return _events(rows, now, device, F.lit(0), is_start, scenario)
 
 
 def mix(spark: SparkSession, scenario: Scenario, heartbeat_ms: int) -> DataFrame:
@@ -50,7 +56,15 @@ def mix(spark: SparkSession, scenario: Scenario, heartbeat_ms: int) -> DataFrame
         is_start,
         scenario,
     )
-    return _events(filling, F.col("timestamp"), F.col("device"), F.lit(0), F.lit(True), scenario).union(steady)
+    events = _events(filling, F.col("timestamp"), F.col("device"), F.lit(0), F.lit(True), scenario).union(steady)
+    if not scenario.ping_s:
+        return events
+    pings_each = live // (scenario.ping_s * per_s)
+    ping = F.explode(F.sequence((value - fill) * pings_each, (value - fill + 1) * pings_each - 1)).alias("ping")
+    pings = source.where(value >= fill).select("timestamp", turn.alias("turn"), ping)
+    device = F.col("ping") % live
+    number = F.floor((F.col("turn") - device) / live) + 1
+    return events.union(_events(pings, F.col("timestamp"), device, number, F.lit(None).cast("boolean"), scenario))
 
 
 def session_id(device: Column, number: Column, ids: Ids) -> Column:

@@ -27,9 +27,10 @@ from sessionization.spark.tables.schemas import SESSION_CHANGES
 from tests.bench import load, processes
 from tests.bench.scenario import YARDSTICK, Result, Scenario, Weighted
 
-_HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "mix": 30_000}
+_HEARTBEAT_MS = {"starts": 3_600_000, "beats": 100, "pings": 3_600_000, "mix": 30_000}
 _LATE_RETENTION_MS = 120_000  # after the warm-up, as many sessions are forgotten as are closed
-_TRIGGER = {"starts": "0 seconds", "beats": "0 seconds", "mix": "1 second"}
+_INACTIVITY_TIMEOUT_MS = 3_600_000
+_TRIGGER = {"starts": "0 seconds", "beats": "0 seconds", "pings": "0 seconds", "mix": "1 second"}
 _KINDS = {"started": "started", "heartbeat": "heartbeats", "ended": "ended"}
 """The field of a result for each kind of change."""
 _QUANTILES = [step / 50 for step in range(51)]
@@ -46,7 +47,11 @@ def run_scenario(spark: SparkSession, scenario: Scenario, folder: Path) -> Resul
 
     The measurement begins and ends with a micro-batch, so that a long one counts completely or not at all.
     """
-    rules = Rules(heartbeat_ms=_HEARTBEAT_MS[scenario.load], late_retention_ms=_LATE_RETENTION_MS)
+    rules = Rules(
+        heartbeat_ms=_HEARTBEAT_MS[scenario.load],
+        late_retention_ms=_LATE_RETENTION_MS,
+        inactivity_timeout_ms=_INACTIVITY_TIMEOUT_MS if scenario.has_activity else None,
+    )
     progress: list[BatchProgress] = []
     query = _start_query(spark, _changes(spark, scenario, rules), scenario, folder, progress)
     ticks = _Ticks(query)
@@ -174,6 +179,7 @@ def _wait(query: StreamingQuery, seconds: float) -> None:
 def _add_tick(result: Result, tick: Any) -> None:
     took_ms = tick["durationMs"]["triggerExecution"]
     result.ticks_ms.append(took_ms)
+    result.rows_in += tick["numInputRows"]
     state = tick["stateOperators"][0]
     result.state_rows, result.state_mb = state["numRowsTotal"], state["memoryUsedBytes"] / _MB
     observed = tick["observedMetrics"].get("changes")

@@ -12,7 +12,7 @@ LONG_LIVED = {"spark.sql.codegen.wholeStage": "true", "spark.sql.codegen.factory
 LONG_LIVED_JAVA_OPTIONS = "-Dfile.encoding=UTF-8"
 """`JAVA_TOOL_OPTIONS` without the options for short test runs: Java's defaults, with both compilers."""
 
-Load = Literal["starts", "beats", "mix"]
+Load = Literal["starts", "beats", "pings", "mix"]
 Sink = Literal["noop", "delta"]
 Ids = Literal["integer", "text"]
 Weighted = list[tuple[int, int]]
@@ -28,7 +28,9 @@ class Scenario:
     - `starts`: Starts of new devices at full speed, `per_batch` in a micro-batch, with hardly a heartbeat. At the end
       `live` sessions or more are live.
     - `beats`: `live` sessions with a heartbeat interval so short that every session beats in every micro-batch.
-    - `mix`: `live` sessions that beat every 30 s, and one event per 16 heartbeats: an End and a Start in turn.
+    - `pings`: `live` sessions, and Activities of theirs at full speed, `per_batch` in a micro-batch.
+    - `mix`: `live` sessions that beat every 30 s, and one event per 16 heartbeats: an End and a Start in turn. With
+      `ping_s` each session has an Activity in so many seconds, and the job an inactivity timeout.
 
     `heap` is the memory of the JVM as Spark writes it. Session ids of type text are UUIDs. `labels` are the
     label columns: title and kept values.
@@ -44,18 +46,24 @@ class Scenario:
     heap: str = "2g"
     ids: Ids = "integer"
     labels: tuple[str, ...] = ()
+    ping_s: int = 0
 
     @property
     def name(self) -> str:
         layout = {YARDSTICK: "JVM", ONE_DEVICE: "a device per key"}.get(self.layout, f"{self.layout} groups")
-        size = f"{self.per_batch:,} a micro-batch" if self.load == "starts" else f"{self.live:,} live"
+        size = f"{self.per_batch:,} a micro-batch" if self.load in {"starts", "pings"} else f"{self.live:,} live"
         ids = ", UUIDs" if self.has_text_ids else ""
         labels = f", {len(self.labels)} labels" if self.labels else ""
-        return f"{self.load}, {size}, {layout}, {self.sink}{ids}{labels}"
+        pings = f", a ping in {self.ping_s} s" if self.ping_s else ""
+        return f"{self.load}, {size}, {layout}, {self.sink}{ids}{labels}{pings}"
 
     @property
     def has_text_ids(self) -> bool:
         return self.ids == "text"
+
+    @property
+    def has_activity(self) -> bool:
+        return self.load == "pings" or self.ping_s > 0
 
     @property
     def device_groups(self) -> int | None:
@@ -123,6 +131,13 @@ MAPS = beside(
     labels=("title", "country", "build", "language"),
 )
 
+ACTIVITY = [
+    *full_speed("beats", 100_000, {_groups(100_000): 50_000}, 45, 30),
+    *full_speed("pings", 100_000, {_groups(100_000): 50_000, ONE_DEVICE: 50_000}, 45, 30),
+    *beside(steady(100_000, _groups(100_000), sink="delta", warm_up_s=100, seconds=120), ping_s=60),
+    *beside(steady(1_000_000, _groups(1_000_000), seconds=300), ping_s=120),
+]
+
 
 @dataclass(frozen=True)
 class Delays:
@@ -145,13 +160,14 @@ class Delays:
 class Result:
     """The measurements of a run between the end of its warm-up and its end.
 
-    `ticks_ms` has the duration of each micro-batch, in their order. `late` is heartbeat lateness, `waited` is event to
-    row. `cpu_s` and `peak_mb` are by kind of process (`jvm`, `python`); memory is proportional set size: pages that
-    processes share count once.
+    `ticks_ms` has the duration of each micro-batch, in their order, and `rows_in` counts the events of all of them.
+    `late` is heartbeat lateness, `waited` is event to row. `cpu_s` and `peak_mb` are by kind of process (`jvm`,
+    `python`); memory is proportional set size: pages that processes share count once.
     """
 
     seconds: float = 0
     ticks_ms: list[int] = field(default_factory=list)
+    rows_in: int = 0
     started: int = 0
     heartbeats: int = 0
     ended: int = 0
@@ -168,6 +184,7 @@ class Result:
         """The figures of a report by name, without those that were not measured."""
         changes = max(1, self.started + self.heartbeats + self.ended)
         figures: dict[str, float] = {
+            "rows_in_per_s": self.rows_in / self.seconds,
             "starts_per_s": self.started / self.seconds,
             "heartbeats_per_s": self.heartbeats / self.seconds,
             "changes_per_s": changes / self.seconds,

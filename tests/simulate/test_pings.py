@@ -108,7 +108,7 @@ def test_after_a_lost_network_the_pings_arrive_together_before_the_session_is_ov
             assert all(ping.file <= end.file for ping in session["ping"])
 
 
-@pytest.mark.parametrize("name", [*PACKAGE.keys() - {"default", "playstation"}, "with_pings"])
+@pytest.mark.parametrize("name", [*sorted(PACKAGE.keys() - {"default", "playstation"}), "with_pings"])
 def test_pings_of_every_map_are_activities_and_have_each_kind_of_dirt(name: str, tmp_path: Path) -> None:
     text = (PACKAGE | {"with_pings": WITH_PINGS})[name]
     (tmp_path / "map.yml").write_text(text)

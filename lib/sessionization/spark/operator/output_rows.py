@@ -37,7 +37,8 @@ OUTPUT_SCHEMA = StructType(
 A change has the columns of `session_changes`, but no date, and its instants as UTC milliseconds. The last ones are
 `last_active_ms`, null without signs of life, and `processed_ms`. `labels` are the values of the label columns as a JSON
 array; null without any. A row may instead hold the number of `entries` of a device group; `device_id` is then the
-group. With session ids of type text `session_id` is a string (`output_schema`).
+group, as it is in a row with the counts of all devices of which only live sessions were heard. With session ids of type
+text `session_id` is a string (`output_schema`).
 
 `activity_counts` are the `ACTIVITY_COUNTS` of a device's Activities as a JSON array; null without any. One text for all
 of them costs nothing where there are none.
@@ -71,20 +72,30 @@ def packed_output_schema(layout: StateLayout) -> StructType:
 
 def change_rows(device_id: str, outcome: Outcome, now_ms: int) -> Iterator[OutputRow]:
     """Make one row per change. The counts, if any, go into the first row, or alone into their own row."""
-    tally = outcome.tally
-    counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted) if tally.events else _NO_COUNTS
-    activity_counts = _activity_counts_text(tally)
+    if not outcome.changes:
+        yield from counts_rows(device_id, outcome.tally, now_ms)
+        return
+    counts, activity_counts = _counts_of(outcome.tally)
     for change in outcome.changes:
         yield (device_id, *_fields_of(change), *counts, None, labels_text(change.labels), activity_counts)
         counts, activity_counts = _NO_COUNTS, None
-    if counts is not _NO_COUNTS:
+
+
+def counts_rows(device_id: str, tally: Tally, now_ms: int) -> Iterator[OutputRow]:
+    """Make the row with counts alone, none if no event is counted; for several devices `device_id` is their group."""
+    if tally.events:
+        counts, activity_counts = _counts_of(tally)
         yield (device_id, *_NO_CHANGE, now_ms, *counts, None, None, activity_counts)
 
 
-def _activity_counts_text(tally: Tally) -> str | None:
+def _counts_of(tally: Tally) -> tuple[tuple[int | None, ...], str | None]:
+    """The first four of `_COUNTS`, all null without an event, and `activity_counts`."""
+    if not tally.events:
+        return _NO_COUNTS, None
+    counts = (tally.events, tally.duplicate_start, tally.duplicate_end, tally.evicted)
     if tally.activities or tally.duplicate_activity or tally.late_activity:
-        return orjson.dumps(_activity_counts_of(tally)).decode()
-    return None
+        return counts, orjson.dumps(_activity_counts_of(tally)).decode()
+    return counts, None
 
 
 def labels_text(labels: Labels) -> str | None:

@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from sessionization.core.device_sessions import Outcome
-from sessionization.core.events import Event
+from sessionization.core.events import Event, SessionId
 from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
 from sessionization.core.heartbeats import heartbeats
 from sessionization.core.session_rules import on_events, on_timer
@@ -28,10 +28,19 @@ from sessionization.core.session_state import (
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.event_text import unpack_event
 from sessionization.spark.operator.group_store import GroupStore
-from sessionization.spark.operator.output_rows import OutputRow, change_rows, entries_row, pack_columns, pack_rows
+from sessionization.spark.operator.heard_sessions import HeardSessions, take_activities
+from sessionization.spark.operator.output_rows import (
+    OutputRow,
+    change_rows,
+    counts_rows,
+    entries_row,
+    pack_columns,
+    pack_rows,
+)
 from sessionization.spark.operator.seed import unpack_seed
-from sessionization.spark.operator.session_store import DeviceStore, SessionStore, Updates
+from sessionization.spark.operator.session_store import DeviceStore, SessionStore
 from sessionization.spark.operator.stored_entries import (
+    StateValue,
     StoredDevices,
     decode_entries,
     encode_entries,
@@ -117,13 +126,17 @@ class SessionProcessor(StatefulProcessor):
             events[device_id].append(event)
 
         stored = self._store.load(key[0], events.keys())
-        before = _map_devices(stored or {}, lambda _, entries: decode_entries(entries, label_count))
+        heard = HeardSessions()
+        if self.layout.has_groups and rules.has_activity:
+            heard = take_activities(events, stored or {}, now_ms, rules)
+        remaining = {device_id: entries for device_id, entries in (stored or {}).items() if device_id in events}
+        before = _map_devices(remaining, lambda _, entries: decode_entries(entries, label_count))
 
         def apply(device_id: str, device_events: list[Event]) -> Outcome:
             return on_events(before.get(device_id, {}), device_events, now_ms, rules)
 
         outcomes = _map_devices(events, apply)
-        self._store.store(key[0], _updates(outcomes))
+        self._store.store(key[0], _updates(outcomes) | heard.updates)
 
         after = _entries(outcome.sessions for outcome in outcomes.values())
         grid = grid_for_key(key[0], rules.heartbeat_ms)
@@ -133,7 +146,7 @@ class SessionProcessor(StatefulProcessor):
         else:
             timer_ms = timer_for_events_ms(_entries(before.values()), after, now_ms, grid, rules)
         self._set_timer(timer_ms)
-        yield from pack_rows(_rows(outcomes, now_ms))
+        yield from pack_rows([*_rows(outcomes, now_ms), *counts_rows(key[0], heard.tally, now_ms)])
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -237,7 +250,7 @@ def _map_devices(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dic
     return results
 
 
-def _updates(outcomes: Mapping[str, Outcome]) -> Updates:
+def _updates(outcomes: Mapping[str, Outcome]) -> dict[str, Mapping[SessionId, StateValue | None]]:
     return {device_id: encode_entries(outcome.updated) for device_id, outcome in outcomes.items() if outcome.updated}
 
 

@@ -184,6 +184,25 @@ def has_nothing_over(stored: Iterable[StoredEntry], expiry: Expiry, first_due_ms
     return True
 
 
+def is_live_with_signs(stored: StoredEntry) -> bool:
+    """Whether it is a live session with signs of life."""
+    fields, _ = split_labels(stored)
+    return fields[_STATUS] in LIVE_STATUSES and len(fields) > _SINCE and fields[_SINCE] is not None
+
+
+def last_active_ms(live: StoredEntry) -> int:
+    """`Signs.last_active_ms` of a live session with signs of life."""
+    at_ms: int = live[_LAST_ACTIVE]
+    return at_ms
+
+
+def with_signs(live: StoredEntry, last_active_ms: int, heard_ms: int) -> StateValue:
+    """The value of a live session with signs of life, with newer ones."""
+    value = list(live)
+    value[_LAST_ACTIVE], value[_SINCE] = last_active_ms, heard_ms
+    return tuple(value[1:])
+
+
 def _is_heard(live: StoredEntry, heard_by_ms: int, first_due_ms: int) -> bool:
     """Whether a live session has signs, recent ones, and was not resumed since the last firing."""
     fields, _ = split_labels(live)
