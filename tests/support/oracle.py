@@ -85,7 +85,14 @@ class Oracle:
         if table == "stream_progress":
             skipped = ("skipped",) if skips(self.events, has_activity=False) else ()
             return (*COLUMNS[table], *skipped, *(ACTIVITY_COUNTS if self.has_activity else ()))
-        return (*COLUMNS[table], *(self.labels if table in {"session_changes", "sessions"} else ()))
+        labels = self.labels if table in {"session_changes", "sessions"} else ()
+        has_signs = self.has_activity and table == "session_changes"
+        return (*COLUMNS[table], *labels, *(("last_active_ms",) if has_signs else ()))
+
+    def change_row(self, device_id: str, change: Change) -> Row:
+        """A change in the columns of `session_changes`."""
+        last_active = (change.last_active_ms,) if self.has_activity else ()
+        return (*change_row(device_id, change, len(self.labels)), *last_active)
 
     def read(self, message: Message) -> tuple[str, Event] | str | None:
         """What a message means (`wire.read`)."""
@@ -219,7 +226,7 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
         kinds = Counter(change.kind for _, change in changes)
         oracle.newest_ms = max(oracle.newest_ms, batch.clock_ms if changes else 0)
         oracle.changes[batch.clock_ms] = [change for change in changes if change[1].kind is not ChangeKind.HEARTBEAT]
-        oracle.add("session_changes", batch, (change_row(*change, len(oracle.labels)) for change in changes))
+        oracle.add("session_changes", batch, (oracle.change_row(*change) for change in changes))
         counted |= {str(kind): kinds[kind] for kind in ChangeKind} | {"heartbeats": kinds[ChangeKind.HEARTBEAT]}
         progress = {"query": "sessionize", "batch_id": batch.batch_id, "rows_in": len(events)} | counted
         oracle.add("stream_progress", batch, [tuple(map(progress.get, oracle.columns_of("stream_progress")))])
