@@ -5,8 +5,8 @@ from typing import Any, Final
 import pandas as pd
 
 REASON_COLOURS: Final = {
-    "reported": "tab:green", "superseded": "tab:orange", "timed_out": "tab:red", "orphaned": "tab:purple",
-    "live": "tab:blue",
+    "reported": "tab:green", "superseded": "tab:orange", "timed_out": "tab:red", "inactive": "tab:brown",
+    "orphaned": "tab:purple", "live": "tab:blue",
 }  # fmt: skip
 
 
