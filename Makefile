@@ -152,6 +152,7 @@ test-faults: ## kill the job at every boundary, and cause every other fault: mak
 	@$(PYTEST) tests -m long
 	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS)
 	@$(BIN)/python -m tests.faults --seeds 1 --kills $(KILLS) --source table
+	@$(BIN)/python -m tests.faults --seeds $(SEEDS) --kills $(KILLS) --pings
 
 soak: $(READY) $(BROKER) ## hold a load from Kafka: make soak MINUTES=5 RATE=2000 LIVE=50000
 	@$(BIN)/python -m tests.bench.soak --minutes $(MINUTES) --rate $(RATE) --live $(LIVE) --device-groups $(GROUPS)

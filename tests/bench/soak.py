@@ -27,7 +27,8 @@ from tests.support.accounts import unaccounted
 from tests.support.default_streams import STREAMS
 from tests.support.delta import live_files
 from tests.support.job import QUERIES, ROOT, SIMULATE, Job, command, environment
-from tests.support.oracle import COLUMNS, build_oracle
+from tests.support.oracle import build_oracle
+from tests.support.oracle_columns import COLUMNS
 from tests.support.tables import differences, read_tables
 from tests.support.topics import Topics
 

@@ -20,7 +20,9 @@ from tests.support.random_histories import (
     small_rules,
     with_inactivity_timeout,
 )
-from tests.support.reference import Reference, canonical_place, entries_of, session_rows
+from tests.support.reference import Reference
+from tests.support.reference_device import canonical_place, entries_of
+from tests.support.reference_sessions import session_rows
 
 
 def with_places(sessions: Sessions) -> dict[int, SessionState]:

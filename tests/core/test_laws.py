@@ -28,7 +28,7 @@ from tests.support.random_histories import (
     rules_that_forget_nothing,
     small_rules,
 )
-from tests.support.reference import SessionRow, session_rows
+from tests.support.reference_sessions import SessionRow, session_rows
 
 Changes = list[tuple[str, Change]]
 Case = tuple[Rules, History]

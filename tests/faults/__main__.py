@@ -9,10 +9,12 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 from sessionization.spark.engine.session import spark_session
 from tests.support.boundaries import Boundary
-from tests.support.harness import Cut, Run, compare, play
+from tests.support.event_maps import WITH_PINGS
+from tests.support.harness import RULES_WITH_ACTIVITY, Cut, Run, compare, play
 from tests.support.table_job import TableJob, table_events
 
 _GROUPS = 8
@@ -28,7 +30,10 @@ def main() -> int:
     parser.add_argument("--seeds", type=int, default=4, help="how many evenings; each has its own seed, from 1")
     parser.add_argument("--kills", type=int, default=50, help="how many kills an evening")
     parser.add_argument("--source", choices=("files", "table"), default="files", help="where the job's messages are")
+    parser.add_argument("--pings", action="store_true", help="with pings and an inactivity timeout")
     options = parser.parse_args()
+    if options.pings and options.source == "table":
+        parser.error("--pings needs --source files")
     folder = Path(tempfile.mkdtemp(prefix="faults-"))
     began_s = time.monotonic()
     differences = 0
@@ -36,9 +41,11 @@ def main() -> int:
     for seed in range(1, options.seeds + 1):
         evening, groups = folder / str(seed), None if seed % 2 else _GROUPS
         evening.mkdir()
+        more: dict[str, Any] = {"events": WITH_PINGS, "rules": RULES_WITH_ACTIVITY} if options.pings else {}
+        if options.source == "table":
+            more = {"kind": TableJob, "events": table_events(evening)}
         try:
-            source = {"kind": TableJob, "events": table_events(evening)} if options.source == "table" else {}
-            run = play(seed, options.kills, evening, groups=groups, **source)
+            run = play(seed, options.kills, evening, groups=groups, **more)
             found = compare(run, spark_session(folder / "engine.log"))
         except Exception as error:  # noqa: BLE001 - the other evenings still need their reports
             differences += 1

@@ -11,7 +11,7 @@ from pathlib import Path
 from sessionization_laptop.engine.local_session import CLASS_ARCHIVE, SILENT
 from tests.support.checkpoints import last_committed
 from tests.support.evening import Evening
-from tests.support.harness import EVENING, FILES_PER_START, OPTIONS
+from tests.support.harness import EVENING, FILES_PER_START, PACE, RULES, options_of
 from tests.support.job import Job
 
 _ARCHIVED_WITHIN_S = 300
@@ -25,7 +25,7 @@ def main() -> None:
         folder = Path(temporary)
         archive = folder / "classes.jsa"
         evening = Evening(folder / "staging", seed=1, duration="240s", **EVENING)
-        job = Job(folder, *OPTIONS)
+        job = Job(folder, *PACE, *options_of(RULES))
         job.jvm = (f'"-XX:ArchiveClassesAtExit={archive}" {SILENT}',)
         evening.release(job.input, FILES_PER_START)
         with job:

@@ -9,7 +9,7 @@ from pyspark.sql import SparkSession
 from sessionization.core.events import EndReason
 from tests.support.boundaries import Boundary
 from tests.support.harness import Run, compare, play
-from tests.support.oracle import COLUMNS
+from tests.support.oracle_columns import COLUMNS
 from tests.support.tables import differences_in
 from tests.support.wire import REASONS
 

@@ -18,8 +18,10 @@ from sessionization.spark.operator.seed import unpack_seed
 from sessionization.spark.operator.stored_entries import decode_entry, fields_of
 from tests.support.grouping import group_of
 from tests.support.operator_engine import NOW, RULES, Engine, changes_of, end, random_events, start
-from tests.support.oracle import JobReference, change_row
-from tests.support.reference import Reference, entries_of
+from tests.support.oracle import JobReference
+from tests.support.oracle_columns import change_row
+from tests.support.reference import Reference
+from tests.support.reference_device import entries_of
 
 
 def test_repeated_events_and_pending_ends_are_counted_without_a_change() -> None:
@@ -50,6 +52,26 @@ def test_a_heartbeat_makes_two_state_calls_and_an_event_at_most_three() -> None:
     assert engine.calls == {"iterator": 1, "updateValue": 1, "registerTimer": 1}
     engine.micro_batch(NOW + 2_000, [])
     assert engine.calls == {"iterator": 1, "registerTimer": 1}
+
+
+def test_without_signs_of_life_state_and_rows_are_those_of_before_there_were_any() -> None:
+    events = [start(1), ("d", Start(2, NOW + 1, Platform.PC, NOW)), end(3, NOW + 2)]
+    engine, grouped = Engine(RULES), Engine(RULES, device_groups=1)
+    rows, in_group = engine.micro_batch(NOW, events), grouped.micro_batch(NOW, events, lambda _: "0")
+    assert rows == in_group
+    assert [row["change"] for row in rows] == ["started", "ended", "started"]
+    assert {row["activity_counts"] for row in rows} == {None}
+    assert engine.state("d") == {
+        (1,): ("closed", "pc", None, NOW, None, NOW + 1, "superseded", 0, None, NOW, 0),
+        (2,): ("live", "pc", None, NOW + 1, NOW, None, None, None, None, None, None),
+        (3,): ("pending_end", "pc", None, None, None, NOW + 2, None, None, 3, NOW, 1),
+    }
+    (text,) = {value for (value,) in grouped.state("0").values()}
+    assert text == (
+        f'{{"d":[[1,"closed","pc",null,{NOW},null,{NOW + 1},"superseded",0,null,{NOW},0],'
+        f'[2,"live","pc",null,{NOW + 1},{NOW}],'
+        f'[3,"pending_end","pc",null,null,null,{NOW + 2},null,null,3,{NOW},1]]}}'
+    )
 
 
 LABELS = ("title", "order")

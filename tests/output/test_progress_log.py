@@ -10,6 +10,7 @@ from pyspark.errors import AnalysisException
 from pyspark.sql import DataFrame, Row, SparkSession
 
 from sessionization import files
+from sessionization.core.session_state import Rules, RulesInForce
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.output.progress import BatchProgress, Percentiles
 from sessionization.spark.output.progress_log import ProgressLog
@@ -56,7 +57,10 @@ def location(spark: SparkSession) -> Any:
 
 def open_log(spark: SparkSession, location: Any, tmp_path: Path, **started: int) -> ProgressLog:
     checkpoint = SimpleNamespace(
-        progress_folder=tmp_path / "progress", newest_started_batches=lambda: NONE_STARTED | started, is_warm=False
+        progress_folder=tmp_path / "progress",
+        newest_started_batches=lambda: NONE_STARTED | started,
+        is_warm=False,
+        in_force=RulesInForce(Rules()),
     )
     settings = SimpleNamespace(event_map=package_map(DEFAULT))
     context = SimpleNamespace(

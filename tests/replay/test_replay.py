@@ -26,7 +26,7 @@ from tests.support.random_histories import (
     merge_equal_clocks,
     streamed_rows,
 )
-from tests.support.reference import session_rows
+from tests.support.reference_sessions import session_rows
 
 
 def packed(history: History) -> pa.Table:

@@ -10,7 +10,7 @@ from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, to_session_changes
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
-from tests.support.reference import session_rows
+from tests.support.reference_sessions import session_rows
 
 NOW_MS = 1_763_726_400_000
 T = 1_700_000_000_000

@@ -26,13 +26,12 @@ from tests.support.traces import Stage, Traces
 from tests.support.wire import DEFAULT
 
 RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=40_000, late_retention_ms=4_000, max_sessions_per_device=3)
+RULES_WITH_ACTIVITY = replace(RULES, inactivity_timeout_ms=6_000, late_retention_ms=8_000)
 # Often, so that a kill soon finds each query at work, and the end of the evening is soon archived and merged.
-OPTIONS = (
-    "--trigger=1s", "--archive-every=2s", "--rollup-every=2s", "--heartbeat=2s", "--session-timeout=40s",
-    "--late-retention=4s", "--max-sessions-per-device=3",
-)  # fmt: skip
+PACE = ("--trigger=1s", "--archive-every=2s", "--rollup-every=2s")
 # Many sessions per device, so that they overlap. A kill every 40 seconds of the evening.
 EVENING = {"rate": 8, "session_length": "40s", "devices": 260, "dirt": 0.3, "file_interval": "10s"}
+PING_EVERY = "3s"
 FILES_PER_START = 8
 _QUIET_FILES = 24
 _FILES_BEFORE_START = 2
@@ -74,6 +73,18 @@ class Run:
     seconds: float
 
 
+def options_of(rules: Rules) -> tuple[str, ...]:
+    """The options that give a job its rules."""
+    silence = () if rules.inactivity_timeout_ms is None else (f"--inactivity-timeout={rules.inactivity_timeout_ms}ms",)
+    return (
+        f"--heartbeat={rules.heartbeat_ms}ms",
+        f"--session-timeout={rules.session_timeout_ms}ms",
+        f"--late-retention={rules.late_retention_ms}ms",
+        f"--max-sessions-per-device={rules.max_sessions_per_device}",
+        *silence,
+    )
+
+
 class Scene:
     """An evening, and the job that receives it over several starts."""
 
@@ -87,6 +98,7 @@ class Scene:
         groups: int | None = None,
         kind: type[Job] = Job,
         events: str | None = None,
+        rules: Rules = RULES,
     ) -> None:
         intervals = ((kills + 1) * FILES_PER_START + _QUIET_FILES) // 2
         self._began_s = time.monotonic()
@@ -94,14 +106,17 @@ class Scene:
         if events is not None:
             self._events, words = yaml.safe_load(events), {"events": str(folder / "events.yml")}
             (folder / "events.yml").write_text(events)
-        self._evening = Evening(folder / "staging", seed=seed, **EVENING | words | {"duration": f"{intervals * 10}s"})
+        pings = {"ping": PING_EVERY} if rules.has_activity else {}
+        played = EVENING | words | pings | {"duration": f"{intervals * 10}s"}
+        self._evening = Evening(folder / "staging", seed=seed, **played)
         self._rng = random.Random(seed)
         self._cuts: list[Cut] = []
         self._engine_deaths: list[Ended] = []
         self._kills_engine_alone = itertools.cycle([True, False])
-        self._groups = groups
+        self._groups, self._rules = groups, rules
         grouping = () if groups is None else (f"--device-groups={groups}",)
-        self.job = kind(folder, *OPTIONS, *grouping, *(f"--events={file}" for file in words.values()), entry=entry)
+        given = (f"--events={file}" for file in words.values())
+        self.job = kind(folder, *PACE, *options_of(rules), *grouping, *given, entry=entry)
         self.traces = Traces(self.job)
 
     def release(self, files: int) -> None:
@@ -180,7 +195,7 @@ class Scene:
         """Stop the job gracefully, and compute the tables and the state that it must have."""
         exit_code = self.job.terminate()
         source = self.job.messages()
-        oracle = build_oracle(self.job.checkpoints, RULES, source, groups=self._groups, events=self._events)
+        oracle = build_oracle(self.job.checkpoints, self._rules, source, groups=self._groups, events=self._events)
         cuts = _with_confirmed_timer_batches(self._cuts, oracle)
         seconds = time.monotonic() - self._began_s
         return Run(self.job, oracle, read_tables(self.job.warehouse), exit_code, cuts, self._engine_deaths, seconds)
@@ -196,6 +211,7 @@ def play(
     groups: int | None = None,
     kind: type[Job] = Job,
     events: str | None = None,
+    rules: Rules = RULES,
 ) -> Run:
     """Play an evening to a job that is killed at all boundaries equally often, and then no more.
 
@@ -208,8 +224,9 @@ def play(
         groups: the job's `--device-groups`.
         kind: the class of the job, which says where its folders are.
         events: the text of the job's event map, by default `default`.
+        rules: the job's. With an inactivity timeout the players send pings; the map has to know them.
     """
-    scene = Scene(seed, kills, folder, entry=entry, groups=groups, kind=kind, events=events)
+    scene = Scene(seed, kills, folder, entry=entry, groups=groups, kind=kind, events=events, rules=rules)
     order = [boundaries[at % len(boundaries)] for at in range(kills)]
     random.Random(seed).shuffle(order)
     with scene.job:
@@ -236,7 +253,7 @@ def differences_of_job(job: Job, oracle: Oracle, actual: Tables, spark: SparkSes
         found.append(f"state: missing {list(missing)[:_NAMED]}, too much {list(too_much)[:_NAMED]}")
     if late := late_timers(timers, oracle.timers):
         found.append(f"timers: none in time for {late[:_NAMED]}")
-    return found + unaccounted(actual, pending_ends(oracle), oracle.events)
+    return found + unaccounted(actual, pending_ends(oracle), oracle.events, has_activity=oracle.has_activity)
 
 
 def pending_ends(oracle: Oracle) -> list[tuple[str, int]]:

@@ -16,7 +16,8 @@ from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.operator.processor import SessionProcessor
 from sessionization.spark.operator.stored_entries import STATE_SCHEMA
-from tests.support.oracle import COLUMNS, Counted, day
+from tests.support.oracle import Counted
+from tests.support.oracle_columns import COLUMNS, day
 
 RULES = Rules(heartbeat_ms=1_000, session_timeout_ms=5_000, late_retention_ms=2_000, max_sessions_per_device=4)
 NOW = grid_for_key("d", RULES.heartbeat_ms).after(1_000_000)

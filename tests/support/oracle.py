@@ -9,44 +9,23 @@ from collections import Counter
 from collections.abc import Callable, Iterable
 from copy import deepcopy
 from dataclasses import astuple, dataclass, field
-from datetime import UTC, datetime
 from functools import partial
 from pathlib import Path
 from typing import Any
 
 from sessionization.core.events import Change, ChangeKind, Event
-from sessionization.core.session_state import Closed, Live, PendingEnd, Rules
+from sessionization.core.session_state import Rules
 from tests.support.checkpoints import Batch, batches_of, path_of
 from tests.support.grouping import bucket_of, group_of
-from tests.support.messages import Files, Source
-from tests.support.reference import Device, Reference, SessionRow, entries_of, session_rows
-from tests.support.wire import DEFAULT, Fields, label_paths, read
+from tests.support.messages import Files, Message, Source
+from tests.support.oracle_columns import ACTIVITY_COUNTS, COLUMNS, Row, change_row, day, status_of
+from tests.support.reference import Reference
+from tests.support.reference_device import Device, entries_of
+from tests.support.reference_sessions import SessionRow, session_rows
+from tests.support.wire import DEFAULT, Fields, label_paths, read, skips
 
-Row = tuple[Any, ...]
 Counted = Counter[Any]
 """The number of times that each row occurs; for very many rows, hashes replace the rows."""
-
-COLUMNS = {
-    "session_changes": (
-        "device_id", "session_id", "account_id", "platform", "change", "end_reason", "revision", "started_ms",
-        "ended_ms", "duration_ms", "foreground_s", "beat", "missed_beats", "due_ms", "event_ms", "ingested_ms",
-        "processed_ms", "change_date",
-    ),
-    "sessions": (
-        "device_id", "session_id", "account_id", "platform", "status", "started_ms", "ended_ms", "duration_ms",
-        "foreground_s", "end_reason", "revision", "updated_ms",
-    ),
-    "raw_events": ("stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date"),
-    "quarantine": (
-        "stream", "partition", "offset", "file", "ingested_ms", "value", "ingest_date", "reason", "value_bytes",
-    ),
-    "stream_progress": (
-        "query", "batch_id", "rows_in", "started", "heartbeats", "ended", "duplicate_start", "duplicate_end", "evicted",
-        "quarantined",
-    ),
-}  # fmt: skip
-"""The columns that the oracle computes, times as milliseconds. The other columns of `stream_progress` are measured."""
-_STATUS = {Live: "live", Closed: "closed", PendingEnd: "pending_end"}
 
 
 @dataclass
@@ -77,7 +56,8 @@ class Oracle:
     `changes` holds the changes of every micro-batch by its clock, without heartbeats. `newest_ms` is the newest clock
     of a micro-batch with changes, including heartbeats. `remembered` is the state after the last micro-batch. `files`
     holds the files that each query has read. `digest` replaces rows where they are counted: a `hash` takes a fraction
-    of the memory. `groups` is the job's `--device-groups`, `events` the content of its event map.
+    of the memory. `groups` is the job's `--device-groups`, `events` the content of its event map. `has_activity`: the
+    job has an inactivity timeout.
     """
 
     digest: Callable[[Row], Any] = tuple
@@ -99,6 +79,17 @@ class Oracle:
     def labels(self) -> tuple[str, ...]:
         """The columns of title and kept values."""
         return tuple(label_paths(self.events))
+
+    def columns_of(self, table: str) -> tuple[str, ...]:
+        """`COLUMNS` of a table, and what the event map and the timeout add."""
+        if table == "stream_progress":
+            skipped = ("skipped",) if skips(self.events, has_activity=False) else ()
+            return (*COLUMNS[table], *skipped, *(ACTIVITY_COUNTS if self.has_activity else ()))
+        return (*COLUMNS[table], *(self.labels if table in {"session_changes", "sessions"} else ()))
+
+    def read(self, message: Message) -> tuple[str, Event] | str | None:
+        """What a message means (`wire.read`)."""
+        return read(message.stream, message.value, message.ingested_ms, self.events, has_activity=self.has_activity)
 
     def counted(self, rows: Iterable[Row]) -> Counted:
         return Counter(map(self.digest, rows))
@@ -122,7 +113,7 @@ class Oracle:
     def take_state_of(self, reference: Reference) -> None:
         """Take the entries, and of each grouping key the first timer."""
         self.entries = {
-            (device.device_id, session_id, _STATUS[type(entry)])
+            (device.device_id, session_id, status_of(entry))
             for device in reference.devices()
             for session_id, entry in entries_of(device, reference.rules).items()
         }
@@ -220,10 +211,7 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
     for batch in batches:
         if not batch.is_committed:
             oracle.take_state_of(reference)
-        results = [
-            read(message.stream, message.value, message.ingested_ms, oracle.events, has_activity=oracle.has_activity)
-            for message in source.messages_of(batch)
-        ]
+        results = [oracle.read(message) for message in source.messages_of(batch)]
         events: list[tuple[str, Event]] = [result for result in results if isinstance(result, tuple)]
         before = dict(reference.counters)
         changes = reference.micro_batch(batch.clock_ms, events)
@@ -232,9 +220,9 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
         oracle.newest_ms = max(oracle.newest_ms, batch.clock_ms if changes else 0)
         oracle.changes[batch.clock_ms] = [change for change in changes if change[1].kind is not ChangeKind.HEARTBEAT]
         oracle.add("session_changes", batch, (change_row(*change, len(oracle.labels)) for change in changes))
-        progress = ("sessionize", batch.batch_id, len(events), *(kinds[kind] for kind in ChangeKind))
-        counts = (counted[name] for name in ("duplicate_start", "duplicate_end", "evicted"))
-        oracle.add("stream_progress", batch, [(*progress, *counts, None)])
+        counted |= {str(kind): kinds[kind] for kind in ChangeKind} | {"heartbeats": kinds[ChangeKind.HEARTBEAT]}
+        progress = {"query": "sessionize", "batch_id": batch.batch_id, "rows_in": len(events)} | counted
+        oracle.add("stream_progress", batch, [tuple(map(progress.get, oracle.columns_of("stream_progress")))])
         oracle.measured["sessionize", batch.batch_id] = Measured(
             [at_ms for _, change in changes if (at_ms := change.ingested_ms) is not None],
             [at_ms for _, change in changes if (at_ms := change.due_ms) is not None],
@@ -248,33 +236,20 @@ def _sessionize(reference: JobReference, source: Source, oracle: Oracle, batches
 
 def _archive(source: Source, oracle: Oracle, batches: list[Batch]) -> None:
     for batch in batches:
-        messages, quarantined = [], []
+        messages, quarantined, skipped = [], [], 0
         for message in source.messages_of(batch):
             *columns, value_bytes = astuple(message)
             row = (*columns, day(batch.clock_ms))
             messages.append(row)
-            reason = read(
-                message.stream, message.value, message.ingested_ms, oracle.events, has_activity=oracle.has_activity
-            )
-            if isinstance(reason, str):
-                quarantined.append((*row, reason, value_bytes))
+            result = oracle.read(message)
+            if isinstance(result, str):
+                quarantined.append((*row, result, value_bytes))
+            skipped += result is None
         oracle.add("raw_events", batch, messages)
         oracle.add("quarantine", batch, quarantined)
         oracle.measured["archive", batch.batch_id] = Measured([row[4] for row in messages])
-        progress = ("archive", batch.batch_id, len(messages), *(None,) * 6, len(quarantined))
-        oracle.add("stream_progress", batch, [progress])
-
-
-def change_row(device_id: str, change: Change, label_count: int = 0) -> Row:
-    """A change in the columns of `session_changes`, and in those of its labels, which a heartbeat does not have."""
-    return (
-        device_id, change.session_id, change.account_id, change.platform, change.kind, change.end_reason,
-        change.revision, change.started_ms, change.ended_ms, change.duration_ms, change.foreground_s, change.beat,
-        change.missed_beats, change.due_ms, change.event_ms, change.ingested_ms, change.processed_ms,
-        day(change.processed_ms), *(change.labels or (None,) * label_count),
-    )  # fmt: skip
-
-
-def day(at_ms: int) -> str:
-    """The UTC date of an instant."""
-    return datetime.fromtimestamp(at_ms // 1_000, UTC).date().isoformat()
+        progress = {"query": "archive", "batch_id": batch.batch_id, "rows_in": len(messages)}
+        progress |= {"quarantined": len(quarantined)}
+        if skips(oracle.events, has_activity=oracle.has_activity):
+            progress["skipped"] = skipped
+        oracle.add("stream_progress", batch, [tuple(map(progress.get, oracle.columns_of("stream_progress")))])

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from sessionization.core.events import Activity, End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from tests.support.core_driver import Driver
-from tests.support.reference import SessionRow, session_rows
+from tests.support.reference_sessions import SessionRow, session_rows
 
 DEVICES = ("a", "b", "c")
 ACCOUNTS = (None, "anna", "Ben", "ça")

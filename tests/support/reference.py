@@ -6,59 +6,15 @@ them.
 """
 
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
-from typing import Literal
 from zlib import crc32
 
-from sessionization.core.events import Activity, Change, ChangeKind, End, EndReason, Event, Labels, Platform, Start
-from sessionization.core.session_state import Closed, Live, PendingEnd, Rules, SessionState, Signs
+from sessionization.core.events import Activity, Change, ChangeKind, End, EndReason, Event, Start
+from sessionization.core.session_state import Rules
+from tests.support.reference_device import Device, PendingEndModel, Session, as_started, canonical_place
+from tests.support.reference_sessions import first_known, known_labels
 
 _END_REASONS_OF_AN_END = (EndReason.REPORTED, EndReason.ORPHANED)
 """The end reasons that no later End replaces. A remembered session is orphaned only if a warm start read it."""
-
-
-@dataclass(slots=True)
-class Session:
-    """A session with a Start, or with an implied one. It is live until its `ended` change, and again once resumed.
-
-    `newest_change` is an `ended` change while the session is closed, else a `started` one: what is known of it.
-    `said` counts its `ended` and `resumed` changes. `last_active_ms` is None as long as nobody asked for signs of life.
-    """
-
-    started_ms: int
-    opened_ms: int
-    newest_change: Change
-    last_beat: int | None = None
-    deadline_ms: int = 0
-    said: int = 0
-    last_active_ms: int | None = None
-    heard_ms: int = 0
-    resumed_ms: int | None = None
-    is_implied: bool = False
-
-    def sort_key(self) -> tuple[int, int]:
-        return self.started_ms, self.newest_change.session_id
-
-
-@dataclass(slots=True)
-class PendingEndModel:
-    """An End that waits for its Start until its deadline."""
-
-    end: End
-    deadline_ms: int
-
-
-@dataclass(slots=True)
-class Device:
-    """The remembered sessions and Ends of a device: `closed` in closing order, `pending_ends` in arrival order."""
-
-    device_id: str
-    live: Session | None = None
-    closed: list[Session] = field(default_factory=list)
-    pending_ends: list[PendingEndModel] = field(default_factory=list)
-
-    def sessions(self) -> list[Session]:
-        return sorted(self.closed + ([self.live] if self.live else []), key=Session.sort_key)
 
 
 class Reference:
@@ -334,116 +290,3 @@ class Reference:
         event_ms, ingested_ms = (self._cause.at_ms, self._cause.ingested_ms) if self._cause else (None, None)
         change = change._replace(processed_ms=self._now_ms, event_ms=event_ms, ingested_ms=ingested_ms)
         self._changes.append((device.device_id, change))
-
-
-def as_started(change: Change) -> Change:
-    """What is known of a session, as a `started` change."""
-    return change._replace(
-        kind=ChangeKind.STARTED, end_reason=None, revision=0, ended_ms=None, duration_ms=0, foreground_s=None
-    )
-
-
-def signs_of(live: Session) -> Signs | None:
-    if live.last_active_ms is None:
-        return None
-    return Signs(live.last_active_ms, live.heard_ms, live.is_implied, live.resumed_ms, live.said)
-
-
-def entries_of(device: Device, rules: Rules) -> dict[int, SessionState]:
-    """A device's entries as the core holds them, in the order in which the bound forgets them."""
-    entries: dict[int, SessionState] = {}
-    if device.live is not None:
-        change = device.live.newest_change
-        live = Live(device.live.started_ms, device.live.opened_ms, change.account_id, change.platform, change.labels)
-        entries[change.session_id] = replace(live, signs=signs_of(device.live))
-    for place, session in enumerate(device.closed):
-        change, closed_ms = session.newest_change, session.deadline_ms - rules.late_retention_ms
-        end = change.ended_ms, change.end_reason, change.revision, change.foreground_s
-        who = change.account_id, change.platform
-        old = Closed(session.started_ms, *end, *who, closed_ms, place, change.labels)
-        opened_ms = None if session.last_active_ms is None else session.opened_ms
-        entries[change.session_id] = replace(old, opened_ms=opened_ms, is_implied=session.is_implied)
-    for place, waiting in enumerate(device.pending_ends, len(device.closed)):
-        end_event, seen_ms = waiting.end, waiting.deadline_ms - rules.late_retention_ms
-        content = end_event.at_ms, end_event.foreground_s, end_event.account_id, end_event.platform
-        entries[end_event.session_id] = PendingEnd(*content, seen_ms, place, end_event.labels)
-    return entries
-
-
-@dataclass(frozen=True, slots=True)
-class SessionRow:
-    """One row of the `sessions` table; its end reason is `orphaned` only if no Start is known."""
-
-    account_id: str | None
-    platform: Platform
-    status: Literal["live", "ended"]
-    started_ms: int | None
-    ended_ms: int | None
-    duration_ms: int | None
-    foreground_s: int | None
-    end_reason: EndReason | None
-    revision: int
-    updated_ms: int
-    labels: Labels = ()
-
-
-def session_rows(changes: Iterable[tuple[str, Change]]) -> dict[tuple[str, int], SessionRow]:
-    """The `sessions` table after these changes, in any order and with any number of repeats."""
-    changes_of: dict[tuple[str, int], list[Change]] = {}
-    for device_id, change in changes:
-        if change.kind is not ChangeKind.HEARTBEAT:
-            changes_of.setdefault((device_id, change.session_id), []).append(change)
-    return {session: _row(its_changes) for session, its_changes in changes_of.items()}
-
-
-def _row(changes: list[Change]) -> SessionRow:
-    starts = [c for c in changes if c.kind is ChangeKind.STARTED]
-    first_start = sorted(starts, key=lambda c: _nulls_last(c.started_ms, c.account_id, c.platform, *c.labels))[:1]
-    ends = sorted((c for c in changes if c.kind is not ChangeKind.STARTED), key=_end_sort_key)
-    sources = [*first_start, *ends[-1:]]
-    account_id, platform = first_known(c.account_id for c in sources), sources[0].platform
-    labels = known_labels(*(c.labels for c in sources))
-    started_ms = min((c.started_ms for c in changes if c.started_ms is not None), default=None)
-    updated_ms = max(c.processed_ms for c in changes)
-    if not ends or ends[-1].kind is ChangeKind.RESUMED:
-        return SessionRow(account_id, platform, "live", started_ms, None, None, None, None, 0, updated_ms, labels)
-    end = ends[-1]
-    ended_ms = max(at_ms for at_ms in (end.ended_ms, started_ms) if at_ms is not None)
-    duration_ms = None if started_ms is None else ended_ms - started_ms
-    start_came_late = end.end_reason is EndReason.ORPHANED and started_ms is not None
-    reason = EndReason.REPORTED if start_came_late else end.end_reason
-    end_fields = (end.foreground_s, reason, end.revision, updated_ms, labels)
-    return SessionRow(account_id, platform, "ended", started_ms, ended_ms, duration_ms, *end_fields)
-
-
-def _end_sort_key(c: Change) -> tuple[object, ...]:
-    strength = (c.end_reason is EndReason.REPORTED, c.end_reason is EndReason.ORPHANED, c.revision)
-    return _nulls_first(*strength, c.ended_ms, c.foreground_s, c.account_id, c.end_reason, c.platform, *c.labels)
-
-
-def _nulls_first(*values: int | str | None) -> tuple[object, ...]:
-    return tuple((0,) if value is None else (1, value) for value in values)
-
-
-def _nulls_last(*values: int | str | None) -> tuple[object, ...]:
-    return tuple((1,) if value is None else (0, value) for value in values)
-
-
-def canonical_place(event: Event) -> tuple[object, ...]:
-    """The sort key of an event among the events of its device in one micro-batch."""
-    content = (event.foreground_s if isinstance(event, End) else None, event.account_id)
-    content_last, labels_last = (
-        [(1,) if value is None else (0, value) for value in values] for values in (content, event.labels)
-    )
-    kind = 0 if isinstance(event, End) else 1 if isinstance(event, Start) else 2
-    first = event.at_ms, kind, event.session_id
-    return *first, *content_last, str(event.platform), event.ingested_ms, *labels_last
-
-
-def known_labels(*sources: Labels) -> Labels:
-    """Title and kept values, each by itself from the first source that has it."""
-    return tuple(first_known(values) for values in zip(*sources, strict=True))
-
-
-def first_known(values: Iterable[str | None]) -> str | None:
-    return next((value for value in values if value is not None), None)

@@ -10,7 +10,8 @@ import pyarrow.compute as pc
 
 from tests.support.checkpoints import batches_of
 from tests.support.delta import Stored, read_table
-from tests.support.oracle import COLUMNS, Counted, Measured, Oracle, Rows
+from tests.support.oracle import Counted, Measured, Oracle, Rows
+from tests.support.oracle_columns import COLUMNS
 
 Tables = dict[str, Stored]
 """The rows of each table; timestamps as milliseconds in columns that end in `_ms`, dates as text."""
@@ -44,8 +45,7 @@ def differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
 
 def differences_in(name: str, oracle: Oracle, actual: Tables, checkpoints: Path) -> list[str]:
     """All missing, surplus and differing rows of one table."""
-    labels = oracle.labels if name in {"session_changes", "sessions"} else ()
-    rows = actual[name].of(*COLUMNS[name], *labels)
+    rows = actual[name].of(*oracle.columns_of(name))
     if name == "sessions":
         processed_ms = {clock_ms for (clock_ms,) in actual["session_changes"].of("processed_ms")}
         return _compared(name, Rows(certain=oracle.sessions(processed_ms)), oracle.counted(rows))
@@ -90,7 +90,7 @@ def _rollup_differences(oracle: Oracle, actual: Tables, checkpoints: Path) -> li
     written = sum(clock_ms > oracle.taken_over_ms for clock_ms in written_ms)
     if read not in {written, written + written_ms.count(oracle.taken_over_ms)}:
         found.append(f"stream_progress: rollup has read {read} changes of {written}")
-    others = [name for name in COLUMNS["stream_progress"] if name not in {"query", "batch_id", "rows_in"}]
+    others = [name for name in oracle.columns_of("stream_progress") if name not in {"query", "batch_id", "rows_in"}]
     found += [f"stream_progress: {name} in {row}" for row in rows for name in others if row[name] is not None]
     return found
 

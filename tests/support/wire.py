@@ -120,6 +120,11 @@ def read(  # noqa: PLR0911, PLR0912 - one return per row of the table
     return device_id, End(session_id, at_ms, platform, ingested_ms, account_id, foreground_s, labels)
 
 
+def skips(events: Fields, *, has_activity: bool) -> bool:
+    """Whether some events of a map are skipped."""
+    return events.get("other_events") == "skip" or (bool(events["kinds"].get("activity")) and not has_activity)
+
+
 def label_paths(events: Fields) -> dict[str, str]:
     """The columns of title and kept values, in the map's order, with their paths."""
     return {name: path for name, path in {"title": events.get("title"), **events.get("keep", {})}.items() if path}

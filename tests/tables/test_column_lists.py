@@ -12,7 +12,7 @@ from sessionization.spark.replay import archived_events
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.schemas import FIRST_START, SESSION_CHANGES
 from sessionization.spark.tables.statements import read_statement
-from tests.support.oracle import COLUMNS
+from tests.support.oracle_columns import COLUMNS
 
 NAMES = SESSION_CHANGES.column_names
 IN_MS = {re.sub("_at$", "_ms", name) for name in NAMES}

@@ -39,7 +39,7 @@ from tests.support.histories import (
     ended,
     started,
 )
-from tests.support.reference import SessionRow
+from tests.support.reference_sessions import SessionRow
 from tests.support.warehouse import empty_tables, merge_changes
 
 pytestmark = pytest.mark.spark

@@ -14,7 +14,8 @@ from pyspark.sql import SparkSession
 from sessionization.core.session_state import Rules
 from sessionization.durations import HOUR_MS
 from tests.support.job import ROOT
-from tests.support.oracle import COLUMNS, Oracle, build_oracle
+from tests.support.oracle import Oracle, build_oracle
+from tests.support.oracle_columns import COLUMNS
 from tests.support.state import entries_and_timers, late_timers
 from tests.support.tables import differences, read_tables, split_progress
 from tests.support.volume import VolumeJob, run_on_volume
