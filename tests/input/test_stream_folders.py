@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, list_folder, printable
+from sessionization.errors import ConfigurationError
+from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, describe_input, list_folder, printable
 from tests.support.failing import failing_with
 
 
@@ -52,3 +53,16 @@ def test_a_folder_that_cannot_be_listed_is_named(tmp_path: Path, monkeypatch: py
 def test_a_missing_folder_is_empty(tmp_path: Path) -> None:
     found = list_folder(tmp_path / "missing")
     assert (found.files, found.unread) == ([], {})
+
+
+def test_files_beside_the_folders_of_the_streams_are_named_and_refused_where_there_is_no_such_folder(
+    tmp_path: Path,
+) -> None:
+    (tmp_path / "1.json").write_text("{}")
+    where = f"1 files lie in {tmp_path} itself and are not read: move each into the folder of its stream"
+    with pytest.raises(ConfigurationError, match=f"^{where}, {tmp_path / 'pc'} or {tmp_path / 'console'}$"):
+        describe_input(tmp_path, ("pc", "console"))
+    (tmp_path / "pc").mkdir()
+    assert describe_input(tmp_path, ("pc", "console")) == f"{where}; pc has 0 files; console is missing so far"
+    (tmp_path / "1.json").rename(tmp_path / "pc" / "1.json")
+    assert describe_input(tmp_path, ("pc", "console")) == "pc has 1 files; console is missing so far"

@@ -23,6 +23,7 @@ from sessionization.spark.checkpoint.spark_logs import (
     newest_started_batch,
     read_started_batch,
 )
+from tests.support.event_maps import WITH_PINGS
 from tests.support.settings import settings_of
 from tests.support.state import entries_and_timers
 from tests.support.stream_job import Job, message
@@ -119,17 +120,22 @@ def run_rescale(checkpoints: Path, partitions: int) -> list[str]:
 def test_a_rescale_to_five_and_then_three_partitions_preserves_entries_timers_and_beats(
     spark: SparkSession, tmp_path: Path, device_groups: int | None, folder: str
 ) -> None:
-    job = Job(spark, tmp_path, device_groups=device_groups, late_retention="1h")
+    (tmp_path / "pings.yml").write_text(WITH_PINGS)
+    job = Job(
+        spark, tmp_path, device_groups=device_groups, late_retention="1h", events=str(tmp_path / "pings.yml"),
+        inactivity_timeout="1h",
+    )  # fmt: skip
     job.change(checkpoints=tmp_path / folder)
     query = tmp_path / folder / SESSIONIZE
     (tmp_path / "plain").symlink_to(tmp_path / folder)
-    job.send(*(message(1, "Start", f"d{number}") for number in range(DEVICES)), message(2, "EndBi", "waits"))
+    job.send(*(message(1, "Start", f"d{number}") for number in range(1, DEVICES)), message(2, "EndBi", "waits"))
+    job.send(message(1, "Start", "without a start") | {"eventId": "Ping"})
     beats = 1
     for former_partitions, partitions in ((2, 5), (5, 3)):
         run_until(job, beats)
         assert read_started_batch(query, newest_started_batch(query)).partitions == former_partitions
         entries, timers = entries_and_timers(spark, tmp_path / "plain")
-        assert len(entries) == DEVICES + 1
+        assert Counter(status for *_, status in entries) == {"live": DEVICES - 1, "pending_end": 1, "implied_live": 1}
         lines = run_rescale(tmp_path / folder, partitions)
         assert (
             lines[-1]

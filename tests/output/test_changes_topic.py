@@ -163,6 +163,22 @@ def test_a_landing_takes_a_column_that_the_job_adds_meanwhile(spark: SparkSessio
     }  # fmt: skip
 
 
+def test_a_landing_takes_sessions_that_fall_silent_and_go_on(spark: SparkSession, tmp_path: Path) -> None:
+    location = empty_tables(spark, TableLocation(tmp_path), owner="ours")
+    fit_to_events(spark, location, package_map(DEFAULT), (), has_activity=True)
+    landing = Landing(location, {}, TOPIC, tmp_path / "landing", trigger_ms=1)
+    silent = a_change(change="ended", end_reason="inactive", ended_ms=NOW_MS)
+    goes_on = a_change(change="resumed", revision=1, duration_ms=None)
+    messages = changes_topic.to_messages(changes_frame(spark, [silent, goes_on])).localCheckpoint()
+    for number in range(2):
+        landing._append(messages, number)
+    rows = location.read(spark.read, SESSION_CHANGES).collect()
+    assert sorted((row.change, row.end_reason, row.revision) for row in rows) == [
+        ("ended", "inactive", 0),
+        ("resumed", None, 1),
+    ]
+
+
 @pytest.mark.long
 def test_a_warm_start_is_refused_until_the_whole_topic_has_landed(spark: SparkSession, tmp_path: Path) -> None:
     with Broker(tmp_path / "broker") as broker:

@@ -81,8 +81,16 @@ def committed_files(query: Path) -> set[Path]:
 
 def committed_offsets(query: Path) -> Offsets:
     """The offset up to which a query has committed each partition of its topics."""
-    committed = [batch for batch in batches_of(query) if batch.is_committed]
-    return {(topic, partition): until for batch in committed for topic, partition, _, until in batch.ranges}
+    return _offsets_after([batch for batch in batches_of(query) if batch.is_committed])
+
+
+def started_offsets(query: Path) -> Offsets:
+    """As `committed_offsets`, with the micro-batch that is running."""
+    return _offsets_after(batches_of(query))
+
+
+def _offsets_after(batches: list[Batch]) -> Offsets:
+    return {(topic, partition): until for batch in batches for topic, partition, _, until in batch.ranges}
 
 
 def topic_offsets(line: str) -> Offsets:

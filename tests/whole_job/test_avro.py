@@ -17,7 +17,7 @@ from sessionization_laptop.broker import Broker
 from tests.support.accounts import unaccounted
 from tests.support.avro_lobby import FIRST, SCHEMAS, SECOND, content, framed, map_text
 from tests.support.avro_wire import frame
-from tests.support.checkpoints import committed_offsets
+from tests.support.checkpoints import committed_offsets, started_offsets
 from tests.support.evening import Evening, place_in_evening
 from tests.support.event_maps import LOBBY
 from tests.support.harness import pending_ends
@@ -32,8 +32,8 @@ from tests.support.wire import lines_of
 pytestmark = pytest.mark.spark
 
 STREAMS, PARTITIONS, GROUPS = ("rooms", "halls"), 2, 8
-RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=60_000, late_retention_ms=10_000)
-AWAY_S = 3
+RULES = Rules(heartbeat_ms=2_000, session_timeout_ms=3_600_000, late_retention_ms=3_600_000)
+"""No session times out or is forgotten, so the backfill's sessions do not depend on how fast the job is."""
 
 
 def evening(folder: Path) -> list[tuple[str, int, bytes]]:
@@ -57,21 +57,22 @@ def test_an_evening_of_avro_is_that_of_the_second_implementation(spark: SparkSes
             SessionizeSettings,
             source="kafka", bootstrap_servers=broker.bootstrap_servers, events=str(tmp_path / "avro.yml"), mlflow="off",
             warehouse=tmp_path / "warehouse", checkpoints=tmp_path / "checkpoints", device_groups=GROUPS,
-            heartbeat="2s", session_timeout="60s", late_retention="10s", archive_every="2s", rollup_every="2s",
+            heartbeat="2s", session_timeout="1h", late_retention="1h", archive_every="2s", rollup_every="2s",
         )  # fmt: skip
         topics = Topics(broker.bootstrap_servers, PARTITIONS, STREAMS)
         registry.add(FIRST, SCHEMAS[FIRST])
         messages = evening(tmp_path)
-        at = len(messages) // 2
+        at = place_of_pause(messages)
         produce(broker, messages[:at], FIRST)
         refused_while_the_registry_is_away(settings, registry)
         with job_running(settings) as job:
             wait_until_read(job, settings, topics)
             registry.stop()
-            produce(broker, messages[at : at + 50], FIRST)
-            produce(broker, messages[at + 50 :], SECOND)
+            produce(broker, messages[:1], FIRST)  # a repeat
+            wait_until_read(job, settings, topics)
             broken = produce_broken(broker, messages[0][1])
-            time.sleep(AWAY_S)
+            wait_until_blocked(job, settings, topics)
+            produce(broker, messages[at:], SECOND)
             registry.add(SECOND, SCHEMAS[SECOND])
             registry.start()
             wait_until_read(job, settings, topics)
@@ -89,6 +90,16 @@ def test_an_evening_of_avro_is_that_of_the_second_implementation(spark: SparkSes
 
         preflight_says_what_the_map_understands(spark, settings)
         the_archive_gives_the_same_sessions(settings)
+
+
+def place_of_pause(messages: list[tuple[str, int, bytes]]) -> int:
+    """The place of the first message of the second half that came later than the one before it.
+
+    A backfill finds the micro-batch of a message by the time of its arrival. So each half is one micro-batch, and
+    messages of one millisecond are in the same half.
+    """
+    times = [at_ms for _, at_ms, _ in messages]
+    return next(at for at in range(len(times) // 2, len(times)) if times[at - 1] < times[at])
 
 
 def produce(broker: Broker, messages: list[tuple[str, int, bytes]], schema_id: int) -> None:
@@ -123,6 +134,13 @@ def wait_until_read(job: RunningJob, settings: SessionizeSettings, topics: Topic
     ends = topics.ends()
     queries = [settings.state.checkpoints / name for name in ("sessionize", "archive")]
     job.wait_for(lambda: all(committed_offsets(query) == ends for query in queries), "all input is read")
+
+
+def wait_until_blocked(job: RunningJob, settings: SessionizeSettings, topics: Topics) -> None:
+    """Wait until the micro-batch has started that needs a schema which only the registry has."""
+    ends, query = topics.ends(), settings.state.checkpoints / "sessionize"
+    job.wait_for(lambda: started_offsets(query) == ends, "the last messages are in a micro-batch")
+    assert committed_offsets(query) != ends
 
 
 def preflight_says_what_the_map_understands(spark: SparkSession, settings: SessionizeSettings) -> None:

@@ -50,7 +50,7 @@ from sessionization.spark.input.kafka_source import check_topics
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.input.source import file_messages
 from sessionization.spark.input.source_tables import describe_source_tables
-from sessionization.spark.input.stream_folders import list_folder
+from sessionization.spark.input.stream_folders import MISSING, describe_input
 from sessionization.spark.input.ticks import tick_stream
 from sessionization.spark.input.topic_admin import refuse_compacted_topics
 from sessionization.spark.output import real_time
@@ -166,19 +166,14 @@ def check_logs(destination: str) -> str:
 
 
 def check_input(folder: AnyPath, streams: Sequence[str]) -> str:
-    """Count the files of each stream, at a URI the folders alone, and name those that are not read."""
+    """Count the files of each stream, at a URI the folders alone, and name those that are not read.
+
+    Raises `ConfigurationError` where the input cannot be read, or all of its files lie beside the streams' folders.
+    """
     refuse_unreadable_input(folder, streams)
-    parts: list[str] = []
-    for stream in streams:
-        path = folder / stream
-        if not path.is_dir():
-            parts.append(f"{stream} is missing so far")
-        elif isinstance(path, Path):
-            found = list_folder(path)
-            parts += [f"{stream} has {len(found.files):,} files", *found.warnings(stream).values()]
-        else:
-            parts.append(f"{stream} is there")
-    return "; ".join(parts)
+    if isinstance(folder, Path):
+        return describe_input(folder, streams)
+    return "; ".join(f"{stream} is {'there' if (folder / stream).is_dir() else MISSING}" for stream in streams)
 
 
 def check_mode() -> str:
@@ -202,6 +197,8 @@ def check_messages(spark: SparkSession, settings: SessionizeSettings, say: Say) 
     report = report_on(messages, settings.event_map, settings.rules.of_event_times)
     for line in (*notes, *report.lines):
         say(f"         messages: {line}")
+    if report.is_skipped:
+        return f"none of {len(messages):,} is a Start or an End: kinds of the map names others"
     if not report.events:
         msg = f"--events {settings.events} makes no event of them: correct the map (docs/your-own-events.md)"
         raise ConfigurationError(msg)

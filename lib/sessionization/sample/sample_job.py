@@ -1,5 +1,6 @@
 """Say what an event map understands of a file of messages: for writing a map, without Spark and without Java."""
 
+from collections.abc import Iterator
 from itertools import islice
 from pathlib import Path
 
@@ -14,21 +15,23 @@ from sessionization.say import Say
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section
 from sessionization.settings.sessionize_settings import RuleSettings
 from sessionization.spark.input.message_lines import read_lines
+from sessionization.spark.input.stream_folders import list_folder
 
 MOST_MESSAGES = 1_000
 
 
 class SampleSettings(Section):
-    """Say what an event map understands of the messages in a file. It needs no Spark, and changes nothing."""
+    """Say what an event map understands of the messages in files. It needs no Spark, and changes nothing."""
 
     events: str = Field(DEFAULT, description=EVENTS, json_schema_extra=EVENTS_METAVAR)
     sample: Path = Field(
-        description=f"file of JSON lines, as files for the job are; its first {MOST_MESSAGES:,} messages are read"
+        description=f"file of JSON lines, or folder of such files, as the job reads them; the first {MOST_MESSAGES:,} "
+        "messages are read"
     )
     stream: str | None = Field(
         None,
         description="stream of the map that the messages are of; by default the map's only one, or the one that has "
-        "the name of the file's folder",
+        "the name of the files' folder",
     )
 
 
@@ -43,25 +46,38 @@ def describe_sample(settings: SampleSettings, say: Say) -> None:
         raise ConfigurationError(msg)
     stream = _stream(settings, events)
     try:
-        ingested_ms = int(settings.sample.stat().st_mtime * 1_000)
-        lines = (value for values, _ in read_lines(settings.sample, MAX_VALUE_BYTES + 1) for value in values)
-        messages = [
-            Message(stream, value, ingested_ms, f"message {number}")
-            for number, value in enumerate(islice(lines, MOST_MESSAGES), start=1)
-        ]
+        messages = list(islice(_messages(settings.sample, stream), MOST_MESSAGES))
     except OSError as error:
         msg = f"--sample {settings.sample} cannot be read ({error.strerror}): name a file of JSON lines"
         raise ConfigurationError(msg) from error
+    if not messages:
+        msg = f"--sample {settings.sample} holds no message: name a file of JSON lines, or a folder of such files"
+        raise ConfigurationError(msg)
     report = report_on(messages, events, RuleSettings().of_event_times)
     for line in report.lines:
         say(line)
+    if report.is_skipped:
+        msg = f"no message of {settings.sample} is a Start or an End: take one with some, or correct kinds of the map"
+        raise ConfigurationError(msg)
     if not report.events:
         msg = f"--events {settings.events} makes no event of {settings.sample}: correct the map by the lines above"
         raise ConfigurationError(msg)
 
 
+def _messages(sample: Path, stream: str) -> Iterator[Message]:
+    """The messages of a file, or of the files of a folder in the order of their names."""
+    is_folder = sample.is_dir()
+    for file in sorted(Path(path) for path, _ in list_folder(sample).files) if is_folder else [sample]:
+        ingested_ms = int(file.stat().st_mtime * 1_000)
+        lines = (value for values, _ in read_lines(file, MAX_VALUE_BYTES + 1) for value in values)
+        for number, value in enumerate(lines, start=1):
+            place = f"{file.name}, message {number}" if is_folder else f"message {number}"
+            yield Message(stream, value, ingested_ms, place)
+
+
 def _stream(settings: SampleSettings, events: EventMap) -> str:
-    name = settings.stream or settings.sample.absolute().parent.name
+    sample = settings.sample.absolute()
+    name = settings.stream or (sample if sample.is_dir() else sample.parent).name
     if name in events.streams:
         return name
     if settings.stream is None and len(events.streams) == 1:

@@ -56,6 +56,8 @@ class SampleReport:
 
     events: int
     lines: Sequence[str]
+    is_skipped: bool
+    """Whether each of the messages is of a kind that is skipped."""
 
 
 def report_on(messages: Iterable[Message], events: EventMap, limits: EventTimeLimits) -> SampleReport:
@@ -75,7 +77,7 @@ def report_on(messages: Iterable[Message], events: EventMap, limits: EventTimeLi
         *_devices([reading for _, reading in read if reading.reason is None]),
         *_times(read),
     ]
-    return SampleReport(valid, lines)
+    return SampleReport(valid, lines, is_skipped=0 < len(read) == skipped)
 
 
 def _kinds(readings: Sequence[Reading], events: EventMap) -> Iterator[str]:

@@ -2,9 +2,11 @@
 
 import os
 from collections import defaultdict
-from collections.abc import Container
+from collections.abc import Container, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+
+from sessionization.errors import ConfigurationError
 
 ENDINGS = tuple(f".{kind}{packed}" for kind in ("json", "jsonl", "ndjson") for packed in ("", ".gz"))
 _HIDDEN = (".", "_")
@@ -12,6 +14,7 @@ OTHER_ENDING = f"do not end with {', '.join(ENDINGS)}"
 FOLDER = "are folders, or no regular files"
 UNREADABLE = "cannot be read by this user, and are read once they can be"
 EMPTY = "are empty, and are read once they are not"
+MISSING = "missing so far"
 
 
 @dataclass(slots=True)
@@ -45,6 +48,26 @@ def list_folder(folder: Path, known: Container[str] = ()) -> StreamFolder:
     except OSError as error:
         found.unread[f"cannot be listed to the end ({error.strerror})"].append(folder.name)
     return found
+
+
+def describe_input(folder: Path, streams: Sequence[str]) -> str:
+    """How many files each stream has, and what is not read.
+
+    Raises `ConfigurationError` where no stream has a folder, and files lie in the folder of all streams itself.
+    """
+    misplaced = len(list_folder(folder).files)
+    where = f"{misplaced:,} files lie in {folder} itself and are not read: move each into the folder of its stream"
+    if misplaced and not any((folder / stream).is_dir() for stream in streams):
+        msg = f"{where}, {' or '.join(str(folder / stream) for stream in streams)}"
+        raise ConfigurationError(msg)
+    parts = [where] if misplaced else []
+    for stream in streams:
+        if (folder / stream).is_dir():
+            found = list_folder(folder / stream)
+            parts += [f"{stream} has {len(found.files):,} files", *found.warnings(stream).values()]
+        else:
+            parts.append(f"{stream} is {MISSING}")
+    return "; ".join(parts)
 
 
 def _look_at(entry: "os.DirEntry[str]", found: StreamFolder) -> None:
