@@ -132,9 +132,13 @@ def test_the_processor_equals_the_reference_with_activities(grouped, most_recent
                 reference.rules = replace(RULES, inactivity_timeout_ms=silence_ms)
                 engine.processor.in_force = RulesInForce(reference.rules)
             before = dict(reference.counters)
-            rows = engine.micro_batch(now_ms, events, key_of)
-            expected = Counter(change_row(*change, len(labels)) for change in reference.micro_batch(now_ms, events))
+            rows, changes = engine.micro_batch(now_ms, events, key_of), reference.micro_batch(now_ms, events)
+            expected = Counter(change_row(*change, len(labels)) for change in changes)
             assert changes_of(rows, len(labels)) == expected, (seed, now_ms)
+            by_rules = Counter((device_id, change.due_ms, change.last_active_ms) for device_id, change in changes)
+            shown = [(row["device_id"], row["due_ms"], row["last_active_ms"]) for row in rows if row["change"]]
+            assert Counter(shown) == by_rules, (seed, now_ms)
+            seen["last_active"] += sum(last_active_ms is not None for *_, last_active_ms in shown)
             counts = [json.loads(row["activity_counts"]) for row in rows if row["activity_counts"]]
             counted = dict(zip(ACTIVITY_COUNTS, map(sum, zip(*counts, strict=True)), strict=False))
             for name in ACTIVITY_COUNTS:
@@ -143,7 +147,7 @@ def test_the_processor_equals_the_reference_with_activities(grouped, most_recent
                 assert engine.timers(key) == sorted(reference.timers.get(key, ())), (seed, now_ms, key)
             seen.update(row["change"] for row in rows)
         seen.update(reference.counters)
-    assert min(seen[name] for name in ("resumed", "heartbeat", *ACTIVITY_COUNTS)) > 10, seen
+    assert min(seen[name] for name in ("resumed", "last_active", *ACTIVITY_COUNTS)) > 10, seen
 
 
 @pytest.mark.parametrize("groups", [None, 2])

@@ -78,7 +78,9 @@ def test_a_device_only_beats_while_its_session_was_heard_of(labels: list[list[st
     assert not only_beats(resumed, 29, first_due_ms=28)
     assert not only_beats(never_opened, 0), "it has no signs yet"
     assert not has_nothing_over([heard], Expiry(20, 29), 29), "without the timeout"
-    assert list(live_sessions({"a": [heard], "b": [resumed]})["device_id"]) == ["a", "b"]
+    columns = live_sessions({"a": [heard], "b": [resumed]}, has_signs=True)
+    assert (columns["device_id"], columns["last_active_ms"]) == (["a", "b"], [heard[6], resumed[6]])
+    assert "last_active_ms" not in live_sessions({"a": [heard]})
 
 
 # Ids that are parts of one another, or that look like JSON's own characters.

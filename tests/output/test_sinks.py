@@ -184,10 +184,14 @@ def test_ends_are_counted_by_reason_and_the_table_names_the_newest_micro_batch(
 def test_activities_are_counted_and_a_resumed_session_alone_is_written(
     spark: SparkSession, location: TableLocation
 ) -> None:
-    fit_to_events(spark, location, package_map(DEFAULT), (), has_activity=True)
+    for has_activity in (False, True, True):
+        fit_to_events(spark, location, package_map(DEFAULT), ("title",), has_activity=has_activity)
+    columns = location.read(spark.read, SESSION_CHANGES).columns
+    assert columns[-3:] == ["change_date", "last_active_at", "title"], "labels are last"
     reports: list = []
     resumed = {"change": "resumed", "revision": 1, "duration_ms": None, "activity_counts": "[3,0,1,0]"}
-    rows = [a_change(**resumed), a_change(change=None, activity_counts="[2,5,0,1]")]
+    beat = {"change": "heartbeat", "beat": 3, "missed_beats": 0, "due_ms": NOW_MS, "last_active_ms": NOW_MS - 7}
+    rows = [a_change(**resumed), a_change(change=None, activity_counts="[2,5,0,1]"), a_change(**beat)]
     sink = ChangesSink(SinkContext("sessionize", location, "w", listeners=(reports.append,)), has_activity=True)
     sink(spark.createDataFrame(rows, OUTPUT_SCHEMA), 0)
     inactive = a_change(change="ended", end_reason="inactive", ended_ms=NOW_MS)
@@ -195,8 +199,11 @@ def test_activities_are_counted_and_a_resumed_session_alone_is_written(
     names = ("activities", "duplicate_activity", "late_activity", "resumed", "implied_starts")
     assert [tuple(getattr(report, name) for name in names) for report in reports] == [(5, 5, 1, 1, 1), (0,) * 5]
     assert reports[1].ends["inactive"] == 1
-    written = location.read(spark.read, SESSION_CHANGES).orderBy("change").select("change", "end_reason").collect()
-    assert [tuple(row) for row in written] == [("ended", "inactive"), ("resumed", None)]
+    written = location.read(spark.read, SESSION_CHANGES)
+    shown = written.selectExpr("change", "end_reason", "unix_millis(last_active_at)").orderBy("change").collect()
+    assert [tuple(row) for row in shown] == [
+        ("ended", "inactive", None), ("heartbeat", None, NOW_MS - 7), ("resumed", None, None),
+    ]  # fmt: skip
 
 
 def test_a_row_that_breaks_a_constraint_stops_the_micro_batch_and_names_the_constraint(

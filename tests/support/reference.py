@@ -258,6 +258,7 @@ class Reference:
                 live.last_beat = newest
                 beat = live.newest_change._replace(kind=ChangeKind.HEARTBEAT, due_ms=self._instant_ms(key, newest))
                 beat = beat._replace(beat=newest - opened, missed_beats=newest - last - 1, labels=())
+                beat = beat._replace(last_active_ms=None if silence_ms is None else live.last_active_ms)
                 self._emit(device, beat._replace(duration_ms=now_ms - live.opened_ms))
 
     def _needed_ms(self, key: str) -> int | None:

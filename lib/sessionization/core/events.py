@@ -124,6 +124,8 @@ class Change(NamedTuple):
     ingested_ms: int | None = None
     labels: Labels = ()
     """`()` also on heartbeats."""
+    last_active_ms: int | None = None
+    """Of heartbeats with `inactivity_timeout` alone: the event time of the session's newest sign of life."""
 
 
 def sort_events(events: Iterable[Event]) -> list[Event]:

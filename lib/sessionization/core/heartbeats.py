@@ -21,7 +21,8 @@ def heartbeats(live: Mapping[str, Sequence[Any]], firing: Firing) -> dict[str, S
     """Return the heartbeats that `session_rules.on_timer` emits for these sessions, none of which times out.
 
     Args:
-        live: `LIVE_COLUMNS` by name, of sessions of any devices. The values at one position belong to one session.
+        live: `LIVE_COLUMNS` by name, of sessions of any devices, and with signs of life `last_active_ms`. The values at
+            one position belong to one session.
         firing: the timer that fires.
 
     Returns:

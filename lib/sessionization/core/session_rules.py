@@ -101,6 +101,7 @@ def _fire_for_live(device: DeviceSessions, session_id: SessionId, live: Live, fi
 def _beat(device: DeviceSessions, session_id: SessionId, live: Live, firing: Firing) -> None:
     """T2: emit the newest due heartbeat of a live session, if one is due and was not emitted yet."""
     resumed_ms = None if live.signs is None else live.signs.resumed_ms
+    signs = live.signs if device.rules.has_activity else None
     beats = firing.beats([live.opened_ms])
     beats_here = beats if resumed_ms is None else firing.beats([max(live.opened_ms, resumed_ms)])
     if beats_here[0]:
@@ -113,6 +114,7 @@ def _beat(device: DeviceSessions, session_id: SessionId, live: Live, firing: Fir
             beat=beats[0],
             missed_beats=firing.missed_beats(beats_here)[0],
             due_ms=firing.due_ms,
+            last_active_ms=None if signs is None else signs.last_active_ms,
         )
 
 

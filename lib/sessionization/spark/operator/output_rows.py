@@ -25,6 +25,7 @@ _COUNTS = ("events", "duplicate_start", "duplicate_end", "evicted", "entries")
 OUTPUT_SCHEMA = StructType(
     [
         *_COLUMNS,
+        StructField("last_active_ms", LongType()),
         StructField("processed_ms", LongType()),
         *(StructField(name, IntegerType()) for name in _COUNTS),
         StructField("labels", StringType()),
@@ -33,10 +34,10 @@ OUTPUT_SCHEMA = StructType(
 )
 """A row of the operator: a change (`change` not null), the counts of a device's events, or both.
 
-A change has the columns of `session_changes`, but no date, and its instants as UTC milliseconds; `processed_ms` is the
-last one. `labels` are the values of the label columns as a JSON array; null without any. A row may instead hold the
-number of `entries` of a device group; `device_id` is then the group. With session ids of type text `session_id` is a
-string (`output_schema`).
+A change has the columns of `session_changes`, but no date, and its instants as UTC milliseconds. The last ones are
+`last_active_ms`, null without signs of life, and `processed_ms`. `labels` are the values of the label columns as a JSON
+array; null without any. A row may instead hold the number of `entries` of a device group; `device_id` is then the
+group. With session ids of type text `session_id` is a string (`output_schema`).
 
 `activity_counts` are the `ACTIVITY_COUNTS` of a device's Activities as a JSON array; null without any. One text for all
 of them costs nothing where there are none.

@@ -169,7 +169,8 @@ class SessionProcessor(StatefulProcessor):
         if self.layout.has_groups:
             output.append(entries_row(key[0], len(entries) + sum(map(len, beating.values())), now_ms))
         yield from pack_rows(output)
-        yield from pack_columns(heartbeats(live_sessions(beating), firing))
+        live = live_sessions(beating, has_signs=rules.has_activity)
+        yield from pack_columns(heartbeats(live, firing))
 
     def close(self) -> None:
         pass

@@ -45,6 +45,7 @@ StoredDevices = Mapping[str, Sequence[StoredEntry]]
 
 _FIELDS = ("session_id", *STATE_SCHEMA.names)
 _STATUS, _OPENED, _SINCE, _PLACE = map(_FIELDS.index, ("status", "opened_ms", "since_ms", "place"))
+_LAST_ACTIVE = _FIELDS.index("ended_ms")  # of a live session
 _LIVE_FIELDS = {name: _FIELDS.index(name) for name in LIVE_COLUMNS if name != "device_id"}
 _NULLS = (None,) * len(STATE_SCHEMA.fields)
 _LIVE, _IMPLIED_LIVE, _CLOSED, _IMPLIED_CLOSED = "live", "implied_live", "closed", "implied_closed"
@@ -191,13 +192,18 @@ def _is_heard(live: StoredEntry, heard_by_ms: int, first_due_ms: int) -> bool:
     return len(fields) <= _PLACE or fields[_PLACE] is None or fields[_PLACE] < first_due_ms
 
 
-def live_sessions(devices: StoredDevices) -> dict[str, list[Any]]:
-    """Return the live sessions of devices, column by column (`LIVE_COLUMNS`)."""
+def live_sessions(devices: StoredDevices, *, has_signs: bool = False) -> dict[str, list[Any]]:
+    """Return the live sessions of devices, column by column (`LIVE_COLUMNS`).
+
+    `has_signs` tells whether all of them have signs of life, as after `has_nothing_over` with an inactivity timeout:
+    then they have `last_active_ms` too.
+    """
     live = [
         (device_id, entry)
         for device_id, stored in devices.items()
         for entry in stored
         if entry[_STATUS] in LIVE_STATUSES
     ]
-    columns = {name: [entry[at] for _, entry in live] for name, at in _LIVE_FIELDS.items()}
+    fields = _LIVE_FIELDS | ({"last_active_ms": _LAST_ACTIVE} if has_signs else {})
+    columns = {name: [entry[at] for _, entry in live] for name, at in fields.items()}
     return {"device_id": [device_id for device_id, _ in live], **columns}

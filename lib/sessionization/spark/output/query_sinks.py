@@ -60,10 +60,10 @@ class QuerySinks:
     def changes(self, changes: DataFrame) -> DataStreamWriter:
         """Append the operator's output to `session_changes`, or send it to the topic."""
         settings, labels = self._context.settings, self._context.checkpoint.layout.labels
+        has_activity = self._context.checkpoint.in_force.has_activity
         if self._context.is_real_time:
-            return real_time.topic_writer(
-                to_session_changes(changes, labels), self._brokers, settings.output_topic, settings.pace.trigger_ms
-            )
+            rows = to_session_changes(changes, labels, has_activity=has_activity)
+            return real_time.topic_writer(rows, self._brokers, settings.output_topic, settings.pace.trigger_ms)
         publish = partial(changes_topic.publish, options=self._brokers, output_topic=settings.output_topic)
         sink = ChangesSink(
             self._sink_context(SESSIONIZE),
@@ -71,7 +71,7 @@ class QuerySinks:
             publish=publish if self._brokers else None,
             labels=labels,
             entry_counts=self._entry_counts,
-            has_activity=self._context.checkpoint.in_force.has_activity,
+            has_activity=has_activity,
         )
         return self._write(changes, sink)
 

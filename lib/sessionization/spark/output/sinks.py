@@ -27,7 +27,7 @@ from sessionization.spark.output.query_pace import QueryPace
 from sessionization.spark.output.state_entries import GroupEntryCounts
 from sessionization.spark.tables.lease_table import no_lease
 from sessionization.spark.tables.location import MAX_COMMITS_READ, TableLocation
-from sessionization.spark.tables.schemas import QUARANTINE, RAW_EVENTS, SESSION_CHANGES, Table
+from sessionization.spark.tables.schemas import LAST_ACTIVE_COLUMN, QUARANTINE, RAW_EVENTS, SESSION_CHANGES, Table
 
 ROWS_PER_TASK = 50_000
 """A task writes so many rows in about a second. Fewer would make more files than the time is worth."""
@@ -173,7 +173,7 @@ class ChangesSink(Sink):
     entry_counts: GroupEntryCounts | None = None
     """Counts the entries in the state of device groups; if None, each row of state is one entry."""
     has_activity: bool = False
-    """Whether Activities are events: only then are they counted."""
+    """Whether Activities are events: only then are they counted, and have heartbeats the newest sign of life."""
 
     def write(self, batch: DataFrame, batch_id: int, began_ms: int) -> BatchProgress:
         counts = batch.selectExpr(*_CHANGE_COUNTS, *(_ACTIVITY_COUNTS if self.has_activity else ())).first()
@@ -181,7 +181,7 @@ class ChangesSink(Sink):
         counted_ms = wall_clock_ms()
         changes = counts.started + counts.heartbeat + counts.ended + (counts.resumed if self.has_activity else 0)
         if changes:
-            rows = to_session_changes(batch, self.labels)
+            rows = to_session_changes(batch, self.labels, has_activity=self.has_activity)
             if self.publish is None:
                 self._append(rows, changes, SESSION_CHANGES, batch_id)
             else:
@@ -262,11 +262,16 @@ def _change_column(name: str) -> str:
 
 
 _CHANGE_COLUMNS = [_change_column(name) for name in SESSION_CHANGES.column_names]
+_LAST_ACTIVE = f"timestamp_millis(last_active_ms) AS {LAST_ACTIVE_COLUMN.name}"
 
 
-def to_session_changes(output: DataFrame, labels: Sequence[str] = ()) -> DataFrame:
-    """The changes in the operator's output (`output_rows.OUTPUT_SCHEMA`), in the columns of `session_changes`."""
+def to_session_changes(output: DataFrame, labels: Sequence[str] = (), *, has_activity: bool = False) -> DataFrame:
+    """The changes in the operator's output (`output_rows.OUTPUT_SCHEMA`), in the columns of `session_changes`.
+
+    `has_activity`: whether the table has `LAST_ACTIVE_COLUMN`.
+    """
     changes = output.where("change IS NOT NULL")
     if labels:
         changes = changes.withColumn("labels", F.from_json("labels", "array<string>"))
-    return changes.selectExpr(*_CHANGE_COLUMNS, *label_columns("labels", labels))
+    last_active = [_LAST_ACTIVE] if has_activity else []
+    return changes.selectExpr(*_CHANGE_COLUMNS, *last_active, *label_columns("labels", labels))

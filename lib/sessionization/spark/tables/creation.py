@@ -15,6 +15,7 @@ from sessionization.spark.tables.schemas import (
     ACTIVITY_CONSTRAINTS,
     CONSTRAINT,
     HEARTBEAT_PROPERTY,
+    LAST_ACTIVE_COLUMN,
     SESSION_CHANGES,
     SESSION_PREDICTIONS,
     SESSIONS,
@@ -100,17 +101,16 @@ def fit_to_events(
     *,
     has_activity: bool = False,
 ) -> None:
-    """Add the label columns and the columns of counts, and drop constraints that knew two platforms, or no Activity.
+    """Add the label columns, and those for Activities; drop constraints that knew two platforms, or no Activity.
 
-    `sessions` comes last: a label column is one of the tables once all have it.
+    Of the label columns `sessions` comes last: one is a column of the tables once all have it.
     """
-    _add_columns(spark, location, SESSION_CHANGES, labels)
-    _add_columns(spark, location, SESSIONS, labels, ("_first_start", "_shown_end"))
-    counts = added_counts(events, has_activity=has_activity)
-    existing = location.read(spark.read, STREAM_PROGRESS).columns if counts else []
-    if missing := [column for column in counts if column.name not in existing]:
-        columns = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'" for column in missing)
-        spark.sql(f"ALTER TABLE {location.sql_name(STREAM_PROGRESS.name)} ADD COLUMNS ({columns})")
+    _add_label_columns(spark, location, SESSION_CHANGES, labels)
+    _add_label_columns(spark, location, SESSIONS, labels, ("_first_start", "_shown_end"))
+    _add_columns(spark, location, STREAM_PROGRESS, added_counts(events, has_activity=has_activity))
+    if has_activity:
+        place = f" AFTER {SESSION_CHANGES.columns[-1].name}"
+        _add_columns(spark, location, SESSION_CHANGES, (LAST_ACTIVE_COLUMN,), place)
     for table in () if is_default(events) else (SESSION_CHANGES, SESSION_PREDICTIONS):
         _drop_constraints(spark, location, table, (_PLATFORMS,))
     if has_activity:
@@ -131,6 +131,17 @@ def _drop_constraints(spark: SparkSession, location: TableLocation, table: Table
 
 
 def _add_columns(
+    spark: SparkSession, location: TableLocation, table: Table, columns: Sequence[Column], place: str = ""
+) -> None:
+    """Add the columns that a table lacks; without `place` as the last ones."""
+    existing = location.read(spark.read, table).columns if columns else []
+    missing = [column for column in columns if column.name not in existing]
+    if missing:
+        added = ", ".join(f"{column.name} {column.type} COMMENT '{column.comment}'{place}" for column in missing)
+        spark.sql(f"ALTER TABLE {location.sql_name(table.name)} ADD COLUMNS ({added})")
+
+
+def _add_label_columns(
     spark: SparkSession, location: TableLocation, table: Table, labels: Sequence[str], structs: Sequence[str] = ()
 ) -> None:
     """Add label columns that a table lacks, and fields of these names to some of its structs."""

@@ -133,6 +133,8 @@ ACTIVITY_COLUMNS = (
     Column("implied_starts", "bigint", "sessionize: Activities that opened a session, because its Start is missing"),
 )
 """Added to `stream_progress` at the first start with an inactivity timeout."""
+LAST_ACTIVE_COLUMN = Column("last_active_at", "timestamp", "heartbeats only: event time of the newest sign of life")
+"""Added to `session_changes` likewise, before the label columns."""
 ACTIVITY_CONSTRAINTS = {
     "known_change": "change IN ('started', 'heartbeat', 'ended', 'resumed')",
     "known_reason": "end_reason IS NULL OR "
