@@ -152,11 +152,35 @@ def test_the_quarantine_alert_needs_a_minimum_of_messages(
     assert alert_row(session, "quarantine_share")[2] is goes_off
 
 
+@pytest.mark.parametrize(
+    ("ends", "percent", "goes_off"),
+    [
+        ({"reported": 60, "superseded": 10, "timed_out": 10, "inactive": 20}, 40, True),
+        ({"reported": 60, "orphaned": 20, "inactive": 20}, 20, False),
+        ({"superseded": 99}, 0, False),  # a handful
+        ({"inactive": 200}, 100, True),  # the job was down for longer than the timeout
+        ({}, 0, False),
+    ],
+)
+def test_the_share_of_sessions_that_end_without_an_end_sets_off_the_alert(
+    session: SparkSession, ends: dict[str, int], percent: float, *, goes_off: bool
+) -> None:
+    now = datetime.now(UTC)
+    rows = [
+        {"status": "ended", "end_reason": reason, "updated_at": now} for reason in ends for _ in range(ends[reason])
+    ]
+    rows += [{"status": "ended", "end_reason": "timed_out", "updated_at": now - timedelta(hours=2)}] * 500
+    frame_of(session, SESSIONS, [*rows, {"status": "live", "updated_at": now}]).createOrReplaceTempView("sessions")
+    _, value, is_firing = alert_row(session, "missing_ends")
+    assert (value, is_firing) == (percent, goes_off)
+
+
 def test_before_the_first_message_only_the_no_data_alert_goes_off(session: SparkSession) -> None:
     rows: dict[Table, list[dict[str, Any]]] = {STREAM_PROGRESS: [], SESSIONS: []}
     for view in ("freshness", "stream_health"):
         create_view_over_rows(session, view, rows, datetime.now(UTC))
-    frame_of(session, STREAM_PROGRESS, []).createOrReplaceTempView(STREAM_PROGRESS.name)
+    for table in (STREAM_PROGRESS, SESSIONS):
+        frame_of(session, table, []).createOrReplaceTempView(table.name)
     assert {key: alert_row(session, key)[2] for key in ALERTS} == {key: key == "no_data" for key in ALERTS}
 
 

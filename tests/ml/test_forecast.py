@@ -112,11 +112,12 @@ def test_ends_are_what_a_device_reported_and_live_sessions_are_censored_at_their
     rows = [
         session(1, 0, 10), session(2, 0, 20, reason="superseded"), session(3, 0, 720, reason="timed_out"),
         session(4, 30, None), session(5, 0, 90), session(6, 0, 5) | {"started_at": None, "end_reason": "orphaned"},
-        session(7, 61, 62), session(8, 5, 5), session(9, 5, 5.02),
+        session(7, 61, 62), session(8, 5, 5), session(9, 5, 5.02), session(10, 0, 30, reason="inactive"),
     ]  # fmt: skip
     found = described(spark, rows, MONDAY_MS + HOUR_MS)
     assert {number: (row.length_s, row.has_ended) for number, row in found.items()} == {
         1: (600, True), 2: (1_200, True), 4: (1_800, False), 5: (3_600, False), 8: (1, True), 9: (2, True),
+        10: (1_800, True),
     }  # fmt: skip
 
 

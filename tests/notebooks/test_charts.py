@@ -1,5 +1,7 @@
 """The charts of the notebooks: of handmade rows, of the sample evening, and of tables without rows."""
 
+from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -8,9 +10,10 @@ import pytest
 pytest.importorskip("mlflow", reason="Matplotlib and MLflow are not installed: make notebooks installs them")
 
 import matplotlib.pyplot as plt
+import pandas as pd
 from pyspark.sql import SparkSession
 
-from sessionization.core.events import EndReason
+from sessionization.core.events import Activity, EndReason, Platform, Start
 from sessionization.notebook import sample_evening, tour
 from sessionization.notebook.charts import draw_sessions
 from sessionization.ops.state_reader import StateReader
@@ -41,6 +44,24 @@ def test_the_chart_of_sessions_has_a_bar_for_each_with_what_happened_to_it() -> 
     assert {text.get_text() for text in axes.get_legend().get_texts()} == {
         "live", "reported", "timed_out", "orphaned", "heartbeat", "end before its correction",
         "Start comes", "End comes",
+    }  # fmt: skip
+    plt.close("all")
+
+
+def test_the_chart_shows_signs_of_life_and_a_session_that_went_on_as_live() -> None:
+    ping = partial(Activity, 1, platform=Platform.PC)
+    start = Start(1, 0, Platform.PC, 0)
+    events = {"on": [start, ping(at_ms=9_000, ingested_ms=9_000)], "off": [start]}
+    changes = pd.DataFrame(tour.replay_devices(events, replace(tour.RULES, inactivity_timeout_ms=5_000), 12_000))
+    for name in ("processed", "started", "ended", "due"):
+        changes[f"{name}_at"] = pd.to_datetime(changes[f"{name}_ms"], unit="ms")
+    assert changes["change"].value_counts()["resumed"] == 1
+    came = pd.DataFrame(
+        {"device_id": ["on"], "session_id": [1], "is_start": [None], "ingested_at": [pd.Timestamp(9e9)]}
+    )
+    draw_sessions(changes, came)
+    assert {text.get_text() for text in plt.gca().get_legend().get_texts()} == {
+        "live", "inactive", "heartbeat", "end before its correction", "sign comes",
     }  # fmt: skip
     plt.close("all")
 

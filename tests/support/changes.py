@@ -25,9 +25,12 @@ def a_change(**changes: object) -> tuple:
     return tuple((values | changes).values())
 
 
-def changes_frame(spark: SparkSession, changes: Iterable[tuple | list], labels: Sequence[str] = ()) -> DataFrame:
+def changes_frame(
+    spark: SparkSession, changes: Iterable[tuple | list], labels: Sequence[str] = (), *, has_activity: bool = False
+) -> DataFrame:
     """Rows of the operator, in one partition, in the columns of `session_changes` with these label columns."""
-    return to_session_changes(spark.createDataFrame(list(changes), OUTPUT_SCHEMA).coalesce(1), labels)
+    rows = spark.createDataFrame(list(changes), OUTPUT_SCHEMA).coalesce(1)
+    return to_session_changes(rows, labels, has_activity=has_activity)
 
 
 def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:

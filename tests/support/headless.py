@@ -17,7 +17,7 @@ NOTEBOOKS = sorted(path.stem for path in (ROOT / "notebooks").glob("*.ipynb"))
 SHOWN = {
     "01_tour": (5, 2),
     "02_sessionize": (1, 0),
-    "03_query_sessions": (6, 6),
+    "03_query_sessions": (7, 7),
     "04_inspect_state": (5, 3),
     "05_compare_runs": (4, 1),
     "06_predict_remaining": (2, 2),

@@ -44,6 +44,8 @@ def test_a_file_is_one_pasteable_statement_that_creates_what_it_is_named_after(k
         "heartbeat_window_s",
         "labels",
         "title",
+        "last_active_at",
+        "implied_starts",
     }
     known = names_of("tables") + names_of("views")
     assert set(re.findall(r"\$\{schema\}\.(\w+)", statement)) <= {*known}

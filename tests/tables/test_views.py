@@ -3,7 +3,7 @@
 import random
 from collections import Counter
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from datetime import UTC, date, datetime, time, timedelta
 from pathlib import Path
 from typing import Any
@@ -12,18 +12,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.core.events import End, Event, Platform, Start
+from sessionization.core.events import Activity, End, Event, Platform, Start
 from sessionization.core.session_state import Rules
 from sessionization.durations import DAY_MS, HOUR_MS, MINUTE_MS
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import SESSION_CHANGES
+from sessionization.spark.tables.schemas import SESSION_CHANGES, STREAM_PROGRESS
 from sessionization.spark.tables.views import create_views
 from tests.support.changes import changes_frame
 from tests.support.operator_engine import Engine
-from tests.support.warehouse import append_sessions, empty_tables, merge_changes
+from tests.support.warehouse import append_sessions, empty_tables, frame_of, merge_changes
 
 pytestmark = pytest.mark.spark
 
@@ -225,15 +225,16 @@ def reasons(changes: Changes) -> list[str]:
 class Tables:
     """The tables and views over the changes that a test has written."""
 
-    def __init__(self, spark: SparkSession, folder: Path) -> None:
-        self.spark, self.location = spark, TableLocation(folder)
+    def __init__(self, spark: SparkSession, folder: Path, *, has_activity: bool = False) -> None:
+        self.spark, self.location, self.has_activity = spark, TableLocation(folder), has_activity
         empty_tables(spark, self.location, owner="test")
-        create_views(spark, self.location, ("live_sessions", "session_quality", "session_flow"))
+        fit_to_events(spark, self.location, package_map(DEFAULT), (), has_activity=has_activity)
+        create_views(spark, self.location, ("live_sessions", "session_quality", "session_flow", "account_sessions"))
 
     def write(self, changes: Changes) -> None:
         """Write changes as the job does: all into `session_changes`, then all but heartbeats into `sessions`."""
         values = [tuple(row[name] for name in OUTPUT_SCHEMA.names) for row in changes]
-        rows = changes_frame(self.spark, values)
+        rows = changes_frame(self.spark, values, has_activity=self.has_activity)
         self.location.append(rows, SESSION_CHANGES)
         merge_changes(self.spark, self.location, rows.where("change != 'heartbeat'"))
 
@@ -269,6 +270,7 @@ def test_a_long_session_and_an_end_a_day_late_are_reported_and_counted_once(
     new = started | {"device_id": "new"}
     tables.write([*long[:-1], new, started, timed_out, without_start])
     assert tables.live_sessions() == {("long", 359), ("new", None)}
+    assert tables.query("SELECT DISTINCT last_active_at, idle_ms FROM live_sessions") == [(None, None)]
     assert tables.daily_counts("session_quality", "day") == {FIRST_DAY: (3, 0, 0, 1, 0), NEXT_DAY: (0, 0, 0, 0, 1)}
 
     tables.write([long[-1], came_late, timed_out | {"device_id": "new"}])
@@ -285,3 +287,49 @@ def test_a_long_session_and_an_end_a_day_late_are_reported_and_counted_once(
         assert tables.daily_counts("session_flow", "change_date") == days
     finally:
         spark.conf.set("spark.sql.session.timeZone", zone)
+
+
+def test_idle_and_inactive_sessions_those_that_went_on_and_implied_starts_are_shown(
+    spark: SparkSession, tmp_path: Path
+) -> None:
+    rules = replace(RULES, inactivity_timeout_ms=10 * MINUTE_MS, late_retention_ms=30 * MINUTE_MS)
+    engine, tables = Engine(rules), Tables(spark, tmp_path, has_activity=True)
+
+    def event(kind: type[Event], minute: int, account_id: str) -> Event:
+        at_ms = BEGIN_MS + minute * MINUTE_MS
+        return kind(1, at_ms, Platform.PC, at_ms, account_id)
+
+    sent = {
+        0: [("away", event(Start, 0, "ann")), ("idle", event(Start, 0, "bob"))],
+        1: [("lost", event(Activity, 1, "cid"))],
+        14: [("away", event(Activity, 14, "ann"))],
+        16: [("idle", event(Activity, 9, "bob")), ("away", event(End, 16, "ann"))],
+    }
+
+    def play(minutes: range) -> Changes:
+        micro_batches = (engine.micro_batch(BEGIN_MS + at * MINUTE_MS, sent.get(at, [])) for at in minutes)
+        return [row for rows in micro_batches for row in rows if row["change"] is not None]
+
+    def accounts() -> set[tuple[Any, ...]]:
+        minutes = f"(unix_millis(ended_at) - {BEGIN_MS}) DIV {MINUTE_MS}"
+        return set(tables.query(f"SELECT account_id, status, {minutes} FROM account_sessions"))
+
+    tables.write(play(range(9)))
+    minutes_idle = "SELECT device_id, round(idle_ms / 60000), unix_millis(last_active_at) FROM live_sessions"
+    assert set(tables.query(minutes_idle)) == {
+        ("away", 8, BEGIN_MS), ("idle", 8, BEGIN_MS), ("lost", 7, BEGIN_MS + MINUTE_MS),
+    }  # fmt: skip
+    assert accounts() == {("ann", "live", None), ("bob", "live", None), ("cid", "live", None)}
+
+    tables.write(play(range(9, 16)))
+    assert accounts() == {("ann", "live", None), ("bob", "ended", 0), ("cid", "ended", 1)}
+    assert {row[0] for row in tables.query("SELECT device_id FROM live_sessions")} == {"away"}
+
+    tables.write(play(range(16, 20)))
+    progress = {"query": "sessionize", "batch_id": 1, "rows_in": 1, "processed_at": at(BEGIN_MS)}
+    counted = frame_of(spark, STREAM_PROGRESS, [progress]).selectExpr("*", "1L AS implied_starts")
+    tables.location.append(counted, STREAM_PROGRESS)
+    assert {row[0] for row in tables.query("SELECT device_id FROM live_sessions")} == {"idle"}
+    counts = "day, started, ended_reported, ended_inactive, resumed, implied_starts, corrected_ends"
+    assert tables.query(f"SELECT {counts} FROM session_quality") == [(FIRST_DAY, 3, 1, 1, 2, 1, 1)]
+    assert tables.query("SELECT sum(ended_inactive), sum(ended_reported) FROM session_flow") == [(1, 1)]

@@ -124,7 +124,7 @@ def described_sessions(sessions: DataFrame, since_ms: int, as_of_ms: int) -> Dat
     No feature knows the future: an earlier session is one that **ended before this one started**, within the span.
     """
     begin, end = (F.timestamp_millis(F.lit(instant_ms)) for instant_ms in (since_ms, as_of_ms))
-    is_known = F.col("end_reason").isNull() | F.col("end_reason").isin("reported", "superseded")
+    is_known = F.col("end_reason").isNull() | F.col("end_reason").isin("reported", "superseded", "inactive")
     observed = (
         sessions.where((F.col("started_at") >= begin) & (F.col("started_at") < end) & is_known)
         .withColumn("player", F.xxhash64(F.col("account_id").isNull(), F.coalesce("account_id", "device_id")))

@@ -8,6 +8,7 @@ REASON_COLOURS: Final = {
     "reported": "tab:green", "superseded": "tab:orange", "timed_out": "tab:red", "inactive": "tab:brown",
     "orphaned": "tab:purple", "live": "tab:blue",
 }  # fmt: skip
+_MARKERS: Final = {True: (">", "Start comes"), False: ("<", "End comes")}
 
 
 def plot(rows: pd.DataFrame, **options: Any) -> None:
@@ -24,7 +25,7 @@ def draw_sessions(changes: pd.DataFrame, messages: pd.DataFrame | None = None, t
     Args:
         changes: `device_id`, `session_id`, `change`, `end_reason`, `revision`, `processed_at`, `started_at`,
             `ended_at`, `due_at`, as in `session_changes`.
-        messages: `device_id`, `session_id`, `is_start`, `ingested_at`: drawn at their arrival.
+        messages: `device_id`, `session_id`, `is_start` (null for an Activity), `ingested_at`: drawn at their arrival.
         title: of the chart.
     """
     if changes.empty:
@@ -38,20 +39,21 @@ def draw_sessions(changes: pd.DataFrame, messages: pd.DataFrame | None = None, t
     for place, (key, rows) in enumerate(sessions):
         places[key] = place
         ends = rows[rows["change"] == "ended"].sort_values("revision")
-        reason = "live" if ends.empty else str(ends["end_reason"].iloc[-1])
-        ended_at = changes["processed_at"].max() if ends.empty else ends["ended_at"].iloc[-1]
+        is_live = ends.empty or rows[rows["change"] == "resumed"]["revision"].max() > ends["revision"].iloc[-1]
+        reason = "live" if is_live else str(ends["end_reason"].iloc[-1])
+        ended_at = changes["processed_at"].max() if is_live else ends["ended_at"].iloc[-1]
         if pd.isna(started_at := rows["started_at"].min()):
             axes.plot(ended_at, place, "X", color=REASON_COLOURS[reason], label=reason)
         else:
             axes.hlines(place, started_at, ended_at, linewidth=9, color=REASON_COLOURS[reason], label=reason)
         for marker, label, instants in (
             ("|", "heartbeat", rows["due_at"].dropna()),
-            ("x", "end before its correction", ends["ended_at"].iloc[:-1]),
+            ("x", "end before its correction", ends["ended_at"].iloc[: None if is_live else -1]),
         ):
             if len(instants):
                 axes.plot(instants, [place] * len(instants), marker, color="black", label=label)
     for message in () if messages is None else messages.itertuples():
-        marker, label = (">", "Start comes") if message.is_start else ("<", "End comes")
+        marker, label = (".", "sign comes") if pd.isna(message.is_start) else _MARKERS[bool(message.is_start)]
         below = places[message.device_id, message.session_id] + 0.3
         axes.plot(message.ingested_at, below, marker, color="black", markersize=5, label=label)
     axes.set_yticks(list(places.values()), [f"{device_id}, session {session_id}" for device_id, session_id in places])

@@ -4,7 +4,10 @@ from pydantic import Field
 from pyspark.sql import SparkSession
 
 from sessionization.errors import ConfigurationError
+from sessionization.event_map.model import EventMap
+from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.hadoop_path import AnyPath
+from sessionization.settings.section import EVENTS, EVENTS_METAVAR
 from sessionization.settings.state_settings import CheckpointSettings
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
@@ -24,6 +27,17 @@ class TablesSettings(CheckpointSettings):
             msg = "the state needs the widget checkpoints: name the folder that the sessionize job was given"
             raise ConfigurationError(msg)
         return self.state.checkpoints
+
+
+class ArchivedTablesSettings(TablesSettings):
+    """The same, and what the archived messages mean."""
+
+    events: str = Field(DEFAULT, description=EVENTS, json_schema_extra=EVENTS_METAVAR)
+
+    @property
+    def event_map(self) -> EventMap:
+        """What the messages mean; raises `ConfigurationError` where there is no such map, or it has a mistake."""
+        return read_event_map(self.events)
 
 
 def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:

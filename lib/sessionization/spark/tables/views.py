@@ -7,7 +7,14 @@ from pyspark.sql import SparkSession
 from sessionization.durations import HOUR_MS
 from sessionization.event_map.model import TITLE
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import HEARTBEAT_PROPERTY, SESSION_PREDICTIONS, SESSIONS, TABLES
+from sessionization.spark.tables.schemas import (
+    HEARTBEAT_PROPERTY,
+    LAST_ACTIVE_COLUMN,
+    SESSION_CHANGES,
+    SESSION_PREDICTIONS,
+    SESSIONS,
+    TABLES,
+)
 from sessionization.spark.tables.statements import fill_in, names_of, read_statement
 
 VIEWS = names_of("views")
@@ -23,15 +30,16 @@ def create_views(spark: SparkSession, location: TableLocation, names: Iterable[s
     `session_predictions` too, if it is there.
     """
     heartbeat_ms, labels = _stored_heartbeat_ms(spark, location), location.labels(spark)
+    has_activity = _has_activity(spark, location)
     if location.warehouse is None:
+        values = _values(heartbeat_ms, labels, has_activity=has_activity)
         for name in names:
-            statement = read_statement("views", name)
-            spark.sql(fill_in(statement, location.sql_name, **_values(heartbeat_ms, labels)))
+            spark.sql(fill_in(read_statement("views", name), location.sql_name, **values))
         return
     for name in (table.name for table in location.present(spark, (*TABLES, SESSION_PREDICTIONS))):
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {location.sql_name(name)}")
     for name in names:
-        spark.sql(session_view_sql(name, location.sql_name, heartbeat_ms, labels))
+        spark.sql(session_view_sql(name, location.sql_name, heartbeat_ms, labels, has_activity=has_activity))
 
 
 def session_view_sql(
@@ -39,19 +47,31 @@ def session_view_sql(
     sql_name: Callable[[str], str] = str,
     heartbeat_ms: int = _UNKNOWN_HEARTBEAT_MS,
     labels: Sequence[str] = (),
+    *,
+    has_activity: bool = False,
 ) -> str:
-    """The statement that creates a view for one Spark session alone, over the tables that `sql_name` names."""
+    """The statement that creates a view for one Spark session alone, over the tables that `sql_name` names.
+
+    `has_activity`: whether these have the columns for Activities.
+    """
     statement = read_statement("views", name).replace(f"VIEW ${{schema}}.{name}", f"TEMPORARY VIEW {name}")
-    return fill_in(statement, sql_name, **_values(heartbeat_ms, labels))
+    return fill_in(statement, sql_name, **_values(heartbeat_ms, labels, has_activity=has_activity))
 
 
-def _values(heartbeat_ms: int, labels: Sequence[str]) -> dict[str, object]:
+def _values(heartbeat_ms: int, labels: Sequence[str], *, has_activity: bool) -> dict[str, object]:
     """The values of the placeholders in views of tables with these label columns."""
     return {
         "heartbeat_window_s": _heartbeat_window_s(heartbeat_ms),
         "labels": "".join(f", `{name}`" for name in labels),
         "title": TITLE if TITLE in labels else "CAST(NULL AS string)",
+        "last_active_at": LAST_ACTIVE_COLUMN.name if has_activity else "CAST(NULL AS timestamp)",
+        "implied_starts": "implied_starts" if has_activity else "CAST(NULL AS bigint)",
     }
+
+
+def _has_activity(spark: SparkSession, location: TableLocation) -> bool:
+    columns = spark.sql(f"SELECT * FROM {location.sql_name(SESSION_CHANGES.name)}").columns
+    return LAST_ACTIVE_COLUMN.name in columns
 
 
 def _stored_heartbeat_ms(spark: SparkSession, location: TableLocation) -> int:

@@ -10,9 +10,11 @@ CREATE OR REPLACE VIEW ${schema}.live_sessions (
   beat COMMENT 'number of the last heartbeat; null before the first one',
   last_due_at COMMENT 'the instant of the grid that the last heartbeat stands for',
   last_heartbeat_at COMMENT 'when the last heartbeat was processed',
-  heartbeat_age_ms COMMENT 'time since last_heartbeat_at'${labels}
+  heartbeat_age_ms COMMENT 'time since last_heartbeat_at',
+  last_active_at COMMENT 'event time of the newest sign of life, as of the last heartbeat; null without such signs',
+  idle_ms COMMENT 'from last_active_at to last_heartbeat_at; negative where the clock of the device is ahead'${labels}
 )
-COMMENT 'The sessions that are live, with their last heartbeat and its age'
+COMMENT 'The sessions that are live, with their last heartbeat, its age, and their last sign of life'
 AS
 WITH newest AS (
   SELECT max(least(processed_at, current_timestamp())) AS at
@@ -23,10 +25,13 @@ WITH newest AS (
 )
 SELECT s.device_id, s.session_id, s.account_id, s.platform, s.started_at,
        h.last.beat, h.last.due_at AS last_due_at, h.last.processed_at AS last_heartbeat_at,
-       unix_millis(current_timestamp()) - unix_millis(h.last.processed_at) AS heartbeat_age_ms${labels}
+       unix_millis(current_timestamp()) - unix_millis(h.last.processed_at) AS heartbeat_age_ms,
+       h.last.last_active_at,
+       unix_millis(h.last.processed_at) - unix_millis(h.last.last_active_at) AS idle_ms${labels}
 FROM ${schema}.sessions s
 LEFT JOIN (
-  SELECT device_id, session_id, max(struct(processed_at, beat, due_at)) AS last
+  SELECT device_id, session_id,
+         max(struct(processed_at, beat, due_at, ${last_active_at} AS last_active_at)) AS last
   FROM ${schema}.session_changes
   WHERE change = 'heartbeat'
     AND change_date >= (SELECT to_date(at) FROM oldest) AND processed_at >= (SELECT at FROM oldest)

@@ -7,7 +7,8 @@ CREATE OR REPLACE VIEW ${schema}.session_flow (
   started COMMENT 'changes of the kind started',
   ended_reported COMMENT 'sessions that an End of theirs ended',
   ended_superseded COMMENT "sessions that the device's next Start ended",
-  ended_timed_out COMMENT 'sessions that silence ended',
+  ended_timed_out COMMENT 'sessions that the timeout ended',
+  ended_inactive COMMENT 'sessions that ended when their signs of life did',
   ended_orphaned COMMENT 'Ends without a known Start'
 )
 COMMENT 'Per minute (of processing) of the last week, and platform: starts, and ends by reason'
@@ -17,6 +18,7 @@ SELECT change_date, minute, platform,
        count_if(end_reason = 'reported') AS ended_reported,
        count_if(end_reason = 'superseded') AS ended_superseded,
        count_if(end_reason = 'timed_out') AS ended_timed_out,
+       count_if(end_reason = 'inactive') AS ended_inactive,
        count_if(end_reason = 'orphaned') AS ended_orphaned
 FROM (
   SELECT change_date, date_trunc('MINUTE', processed_at) AS minute, platform, true AS is_start, null AS end_reason
