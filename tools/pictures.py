@@ -15,7 +15,8 @@ from sessionization.spark.engine.session import spark_session
 _CHART = Path(__file__).parents[1] / "docs" / "images" / "device.svg"
 _DEVICE = """
 SELECT max_by(device_id, struct(reasons, revision, device_id)) AS device FROM (
-  SELECT device_id, count(DISTINCT end_reason) AS reasons, max(revision) AS revision FROM session_changes GROUP BY 1)
+  SELECT device_id, count(DISTINCT coalesce(end_reason, change)) AS reasons, max(revision) AS revision
+  FROM session_changes GROUP BY 1)
 """
 
 

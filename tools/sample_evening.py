@@ -4,9 +4,11 @@ import gzip
 import json
 from datetime import UTC, datetime
 from pathlib import Path
+from tempfile import TemporaryDirectory
 
-from sessionization.event_map.reading import PLAYSTATION
-from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage
+import yaml
+
+from sessionization.notebook.sample_evening import FILE_NAME, SampleMessage, sample_map
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.fleet import Fleet
 from sessionization_simulator.message_text import Wording
@@ -17,14 +19,17 @@ _FOLDER = Path(__file__).parents[1] / "lib" / "sessionization" / "notebook"
 _BEGIN_MS = int(datetime(2026, 11, 20, 20, tzinfo=UTC).timestamp() * 1_000)
 _SETTINGS = {
     "output": "unused", "rate": 0.12, "duration": "2h", "session_length": "12m", "devices": 90, "dirt": 0.25, "seed": 3,
-    "events": PLAYSTATION,
+    "ping": "3m",
 }  # fmt: skip
 _DIRT_BY_CODE = {kind.code: str(kind) for kind in DirtKind}
 
 
 def make() -> list[SampleMessage]:
     """Play the evening; the same version of the simulator gives the same messages."""
-    settings = SimulateSettings.model_validate(_SETTINGS)
+    with TemporaryDirectory() as folder:
+        events = Path(folder, "events.yml")
+        events.write_text(yaml.safe_dump(sample_map().stored()), encoding="utf-8")
+        settings = SimulateSettings.model_validate(_SETTINGS | {"events": str(events)})
     plan = settings.plan()
     fleet, end_ms = Fleet(plan.devices, settings.seed), _BEGIN_MS + plan.duration_ms
     messages = Players(settings, fleet, _BEGIN_MS, _BEGIN_MS, plan.duration_ms).arriving(end_ms)

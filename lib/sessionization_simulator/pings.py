@@ -46,11 +46,11 @@ class Pings:
         return kept
 
     def _cut_off(self, pings: Messages, had_network: npt.NDArray[np.bool_]) -> Messages:
-        """Decide when the devices that have just lost the network are back: at the latest when the session is over."""
+        """Decide when the devices that have just lost the network are back: at the latest just before the End."""
         is_cut_off = had_network & (pings["dirt"] == DirtKind.OFFLINE.code)
         pauses_ms = self._rng.integers(*_OFFLINE_PINGS, np.count_nonzero(is_cut_off)) * self._interval_ms
         deliver_ms = pings["deliver_ms"].copy()
-        deliver_ms[is_cut_off] = np.minimum(pings["at_ms"][is_cut_off] + pauses_ms, pings["ends_ms"][is_cut_off])
+        deliver_ms[is_cut_off] = np.minimum(pings["at_ms"][is_cut_off] + pauses_ms, pings["ends_ms"][is_cut_off] - 1)
         return with_fields(pings, deliver_ms=deliver_ms)
 
     def _wait(self, pings: Messages) -> None:

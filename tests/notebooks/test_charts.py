@@ -14,7 +14,6 @@ import pandas as pd
 from pyspark.sql import SparkSession
 
 from sessionization.core.events import Activity, EndReason, Platform, Start
-from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.notebook import sample_evening, tour
 from sessionization.notebook.charts import draw_sessions
 from sessionization.ops.state_reader import StateReader
@@ -109,16 +108,22 @@ def test_the_file_of_the_sample_is_what_the_simulator_makes() -> None:
 
 def test_the_sample_has_every_kind_of_dirt_and_each_has_its_effect(spark: SparkSession) -> None:
     said = sample_evening.open_sample(spark)
-    assert said == "865 messages from 20:00 to 21:59 UTC, 89 devices, 431 sessions"
+    assert said == "2,392 messages from 20:00 to 21:59 UTC, 90 devices, 448 sessions"
     ends = spark.sql("SELECT end_reason, count(*) AS n FROM sessions GROUP BY 1").collect()
-    assert {row.end_reason for row in ends} == set(EndReason) - {EndReason.INACTIVE}
+    assert {row.end_reason for row in ends} == set(EndReason) - {EndReason.TIMED_OUT}
     query = next(cell.source for cell in read_cells(ROOT / "notebooks" / "01_tour.ipynb") if cell.magic == "%sql")
     effects: dict[str, Any] = {}
     for row in spark.sql(query).collect():
         effects.setdefault(row.dirt, {})[row.effect] = row.messages
-    assert effects.keys() == {*possible_dirt(package_map(DEFAULT))} - {DirtKind.LOST_START, DirtKind.LOST_END}
-    assert effects["repeat"] == {"none": 12}
-    assert effects["end_before_start"] == {"reported, started": 6, "reported, started, superseded": 2}
+    assert effects.keys() == {*possible_dirt(sample_evening.sample_map(), has_pings=True)} - {
+        DirtKind.LOST_START, DirtKind.LOST_END,
+    }  # fmt: skip
+    assert effects["repeat"] == {"none": 29}
+    assert effects["end_before_start"] == {
+        "reported (correction), started": 6, "reported, started, superseded": 1, "started": 1,
+    }  # fmt: skip
+    assert effects["crash"] == {"inactive": 18, "none": 6}
+    assert effects["offline"] == {"started": 63, "resumed": 25, "none": 16}
     assert effects["overlap"] == {"started, superseded": 3}
     assert effects["late_end"] == {"reported": 2, "reported (correction)": 1}
     assert all(list(effects[reason]) == [f"in quarantine: {reason}"] for reason in REASONS)

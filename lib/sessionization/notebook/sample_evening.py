@@ -15,7 +15,8 @@ from pyspark.sql import functions as F
 from sessionization.clock import utc
 from sessionization.core.events import Event
 from sessionization.core.session_state import Rules
-from sessionization.durations import HOUR_MS
+from sessionization.durations import HOUR_MS, MINUTE_MS
+from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import PLAYSTATION, package_map
 from sessionization.notebook.tour import replay_devices
 from sessionization.settings.sessionize_settings import RuleSettings
@@ -28,8 +29,8 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.views import session_view_sql
 
 FILE_NAME: Final = "sample_evening.jsonl.gz"
-RULES: Final = Rules(session_timeout_ms=HOUR_MS)
-"""The defaults but for the timeout, which fits the short games of this studio."""
+RULES: Final = Rules(inactivity_timeout_ms=10 * MINUTE_MS)
+"""The defaults, and an inactivity timeout: this studio's clients send a ping each three minutes."""
 
 
 class SampleMessage(NamedTuple):
@@ -39,6 +40,13 @@ class SampleMessage(NamedTuple):
     ingested_ms: int
     dirt: str | None
     value: bytes
+
+
+def sample_map() -> EventMap:
+    """What the messages mean: the map `playstation`, with the ping."""
+    events = package_map(PLAYSTATION)
+    kinds = events.kinds.model_copy(update={"activity": ("ApplicationSessionPing",)})
+    return events.model_copy(update={"kinds": kinds})
 
 
 def read_sample() -> list[SampleMessage]:
@@ -61,15 +69,15 @@ def open_sample(spark: SparkSession) -> str:
     sample = read_sample()
     rows = [(message.stream, utc(message.ingested_ms), message.dirt, message.value) for message in sample]
     schema = "stream string, ingested_at timestamp, dirt string, value binary"
-    event_map, limits = package_map(PLAYSTATION), RuleSettings().of_event_times
+    event_map, limits = sample_map(), RuleSettings().of_event_times
     labels = event_map.label_columns()
     layout = StateLayout(labels=labels)
-    messages = parse(spark.createDataFrame(rows, schema), limits, event_map, labels)
+    messages = parse(spark.createDataFrame(rows, schema), limits, event_map, labels, has_activity=True)
     events: defaultdict[str, list[Event]] = defaultdict(list)
     for row in valid_events(messages).select(pack_event(layout).alias("event")).collect():
         device_id, event = unpack_event(row.event, layout)
         events[device_id].append(event)
-    until_ms = sample[-1].ingested_ms + RULES.session_timeout_ms + HOUR_MS
+    until_ms = sample[-1].ingested_ms + HOUR_MS
     changes = replay_devices(events, RULES, until_ms)
     as_output = (change | {"labels": labels_text(change["labels"])} for change in changes)
     output = [tuple(map(change.get, OUTPUT_SCHEMA.names)) for change in as_output]
