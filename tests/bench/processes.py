@@ -7,10 +7,10 @@ from pathlib import Path
 _KB_IN_MB = 1024
 
 
-def cpu_s() -> Counter[str]:
+def cpu_s(root: int | None = None) -> Counter[str]:
     """CPU seconds by kind of process, including children that have ended."""
     used: Counter[str] = Counter()
-    for pid, kind in _processes(os.getpid()):
+    for pid, kind in _processes(root or os.getpid()):
         if fields := _stat(pid):
             used[kind] += sum(map(int, fields[11:15])) / os.sysconf("SC_CLK_TCK")
     return used

@@ -12,11 +12,13 @@ import subprocess
 import sys
 import tempfile
 import time
-from collections import defaultdict
+from collections import Counter, defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
+
+import yaml
 
 from sessionization.core.session_state import Rules
 from sessionization_laptop.broker import Broker
@@ -26,16 +28,20 @@ from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
 from tests.support.accounts import unaccounted
 from tests.support.default_streams import STREAMS
 from tests.support.delta import live_files
+from tests.support.event_maps import WITH_PINGS
 from tests.support.job import QUERIES, ROOT, SIMULATE, Job, command, environment
 from tests.support.oracle import build_oracle
 from tests.support.oracle_columns import COLUMNS
 from tests.support.tables import differences, read_tables
 from tests.support.topics import Topics
+from tests.support.wire import DEFAULT
 
 PARTITIONS = 4
 _SAMPLES = 60
 _SHOWN = 20
 _CATCH_UP_S = 1_800
+_MAP = "with_pings.yml"
+_INACTIVITY_TIMEOUT_MS = 600_000
 _MB = 1024 * 1024
 _DELAYS = {
     "event to session_changes": ("sessionize", "latency", "rows_in"),
@@ -55,6 +61,9 @@ def main() -> int:
     parser.add_argument("--rate", type=float, default=2_000, help="events per second, before dirt")
     parser.add_argument("--live", type=int, default=50_000, help="live sessions to hold")
     parser.add_argument("--dirt", type=float, default=0.02)
+    parser.add_argument(
+        "--ping", help="how often a session has a sign of life, as 1m; the job then has an inactivity timeout"
+    )
     parser.add_argument("--device-groups", type=int, help="as the job's option")
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, name=value; may be repeated")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
@@ -71,6 +80,11 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
     folder = Path(tempfile.mkdtemp(prefix="soak-"))
     say(f"{library}, in {folder}:")
     grouping = () if options.device_groups is None else (f"--device-groups={options.device_groups}",)
+    rules, events = Rules(), DEFAULT
+    if options.ping:
+        (folder / _MAP).write_text(WITH_PINGS)
+        rules, events = Rules(inactivity_timeout_ms=_INACTIVITY_TIMEOUT_MS), yaml.safe_load(WITH_PINGS)
+        grouping += (f"--events={folder / _MAP}", f"--inactivity-timeout={_INACTIVITY_TIMEOUT_MS}ms")
     with ExitStack() as running:
         topics = None
         if options.source == "kafka":
@@ -80,7 +94,7 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
         job = running.enter_context(Job(folder, *grouping, *job_options, topics=topics))
         job.library = library
         job.conf = {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
-        samples, began_ms = _play(job, options)
+        samples, began_ms = _play(job, options, folder)
         code = job.terminate()
         tables = read_tables(job.warehouse)
         ended_ms = began_ms + options.minutes * 60_000
@@ -90,9 +104,10 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
             say(line)
         found = [] if code == 0 else [f"the job ended with code {code}"]
         records = None if topics is None else running.enter_context(topics.records())
-        oracle = build_oracle(job.checkpoints, Rules(), records, groups=options.device_groups, digest=hash)
+        oracle = build_oracle(job.checkpoints, rules, records, groups=options.device_groups, digest=hash, events=events)
         pending = [entry[:2] for entry in oracle.entries if entry[2] == "pending_end"]
-        found += differences(oracle, tables, job.checkpoints) + unaccounted(tables, pending)
+        found += differences(oracle, tables, job.checkpoints)
+        found += unaccounted(tables, pending, events, has_activity=rules.has_activity)
     say(f"{len(found)} differences")
     for line in found[:_SHOWN]:
         say(f"  DIFFERENCE {line}")
@@ -102,7 +117,7 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
     return 0
 
 
-def _play(job: Job, options: argparse.Namespace) -> tuple[Samples, float]:
+def _play(job: Job, options: argparse.Namespace, folder: Path) -> tuple[Samples, float]:
     """Returns the samples after the warm-up, and the end of the warm-up in milliseconds since 1970."""
     job.start()
     job.wait_until((job.checkpoints / "archive" / "commits" / "0").exists, "the archive", poll_s=0.2)
@@ -111,18 +126,25 @@ def _play(job: Job, options: argparse.Namespace) -> tuple[Samples, float]:
     if job.topics is not None:
         target = ["--sink=kafka", f"--bootstrap-servers={job.topics.bootstrap_servers}"]
     load = [f"--rate={options.rate}", f"--live={options.live}", f"--dirt={options.dirt}"]
+    if options.ping:
+        load += [f"--events={folder / _MAP}", f"--ping={options.ping}"]
     words = command(*target, *load, f"--duration={round(seconds)}s", entry=(SIMULATE,))
     simulator = subprocess.Popen(words, env=environment())
     samples: Samples = defaultdict(list)
     next_s = time.monotonic() + options.warm_up_s
     began_ms = (time.time() + options.warm_up_s) * 1_000
+    sampled_s, cpu_s = 0.0, Counter[str]()
 
     def load_is_over() -> bool:
-        nonlocal next_s
+        nonlocal next_s, sampled_s, cpu_s
         if time.monotonic() >= next_s:
             next_s += options.minutes * 60 / _SAMPLES
             for name, value in _measured(job):
                 samples[name].append(value)
+            now_s, used_s = time.monotonic(), processes.cpu_s(job.pid)
+            if sampled_s:
+                samples["percent of a core"].append(100 * (used_s - cpu_s).total() / (now_s - sampled_s))
+            sampled_s, cpu_s = now_s, used_s
         return simulator.poll() is not None
 
     try:
