@@ -4,7 +4,7 @@ import itertools
 import random
 import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from datetime import UTC, datetime, timedelta
 from functools import partial
@@ -26,6 +26,7 @@ from sessionization.spark.checkpoint.spark_logs import newest_committed_batch
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS, TABLES
 from tests.backfill.streamed_evening import StreamedEvening
+from tests.support.event_maps import WITH_PINGS
 from tests.support.in_process import job_running
 from tests.support.sent import deliver, message
 from tests.support.settings import settings_of
@@ -41,7 +42,7 @@ LONG_TRIGGER_MS = 60_000
 MAINTENANCE = {f"{verb} of {SESSION_CHANGES.name}" for verb in ("OPTIMIZE", "VACUUM", "ALTER")}
 
 
-def write_files(folder: Path, stop: threading.Event) -> None:
+def write_files(folder: Path, kinds: Sequence[str], stop: threading.Event) -> None:
     """Write a file every few tenths of a second: repeated, lost, late, contradictory and broken messages.
 
     Each file also starts a session of its own, and ends one that never started. Their changes show which micro-batch
@@ -57,9 +58,7 @@ def write_files(folder: Path, stop: threading.Event) -> None:
             at = datetime.now(UTC) - timedelta(milliseconds=rng.choice([0, 0, 100, 900, 4_000]))
             more: dict[str, Any] = {"psnAccountId": rng.choice(["ann", "bob"])} if rng.random() < 0.5 else {}
             more |= {"totalFgTime": rng.randrange(5)} if rng.random() < 0.5 else {}
-            lines.append(
-                of_stream(rng.randrange(8), rng.choice(["Start", "EndBi"]), f"d{rng.randrange(40)}", at, **more)
-            )
+            lines.append(of_stream(rng.randrange(8), rng.choice(kinds), f"d{rng.randrange(40)}", at, **more))
         lines += [
             of_stream(number, "Start", f"of {number}"), of_stream(1_000_000 + number, "EndBi", f"of {number}"),
         ]  # fmt: skip
@@ -96,18 +95,23 @@ def is_at_rest(spark: SparkSession, location: TableLocation, checkpoints: Path) 
 
 @pytest.fixture(scope="module")
 def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> StreamedEvening:
-    folder = tmp_path_factory.mktemp("an evening")
+    return stream_an_evening(spark, tmp_path_factory.mktemp("an evening"))
+
+
+def stream_an_evening(
+    spark: SparkSession, folder: Path, kinds: Sequence[str] = ("Start", "EndBi"), **options: object
+) -> StreamedEvening:
     for stream in STREAMS:
         (folder / "input" / stream).mkdir(parents=True)
     settings = settings_of(SessionizeSettings,
         {
             "input": folder / "input", "warehouse": folder / "warehouse", "checkpoints": folder / "checkpoints",
             "heartbeat": "2s", "session_timeout": "6s", "late_retention": "3s", "max_sessions_per_device": 4,
-            "mlflow": "off",
+            "mlflow": "off", **options,
         }
     )  # fmt: skip
     location, stop, maintained = TableLocation(folder / "warehouse"), threading.Event(), list[str]()
-    reporter = threading.Thread(target=write_files, args=(folder / "input", stop))
+    reporter = threading.Thread(target=write_files, args=(folder / "input", kinds, stop))
     maintainer = threading.Thread(target=maintain_repeatedly, args=(spark, location, maintained, stop))
     with job_running(settings) as job:
         job.wait_for(lambda: newest_committed_batch(folder / "checkpoints" / ROLLUP) >= 0, "the queries run")
@@ -149,6 +153,18 @@ def test_the_backfill_finds_the_sessions_that_the_stream_made(streamed: Streamed
     count = streamed.spark.sql(f"SELECT count(*) AS n FROM {streamed.sessions}").first().n
     assert count > 100
     assert streamed.backfill(verify=True)[-1] == f"{count:,} sessions, all the same"
+
+
+def test_the_backfill_finds_the_sessions_of_players_who_send_pings(spark: SparkSession, tmp_path: Path) -> None:
+    (tmp_path / "pings.yml").write_text(WITH_PINGS.replace("[Ping]", "[ApplicationSessionPing]"))
+    streamed = stream_an_evening(
+        spark, tmp_path, ("Start", "EndBi", "Ping", "Ping"), events=str(tmp_path / "pings.yml"), inactivity_timeout="3s"
+    )
+    changes = streamed.location.read(spark.read, SESSION_CHANGES)
+    assert not changes.where("change = 'resumed'").isEmpty()
+    reasons = spark.sql(f"SELECT DISTINCT end_reason FROM {streamed.sessions}").collect()
+    assert {row.end_reason for row in reasons} >= {"reported", "superseded", "inactive", "orphaned"}
+    assert streamed.backfill(verify=True)[-1].endswith(" sessions, all the same")
 
 
 def test_verify_lists_changed_rows_and_a_merge_repairs_them(streamed: StreamedEvening) -> None:

@@ -46,18 +46,22 @@ def test_a_running_checkpoint_gets_signs_of_life(spark: SparkSession, tmp_path: 
     with job.running(report=reports.append) as queries:
         job.send(ping(2, "d2"))
         wait_for(lambda: job.count(end_reason="inactive") == 2, "both sessions to fall silent")
-        # In one micro-batch: on a slow machine the session would be silent again before its End.
-        a_second_later = (datetime.now(UTC) + timedelta(seconds=1)).isoformat(timespec="milliseconds")
-        job.send(ping(1, "d1"), message(1, "EndBi", "d1") | {"timestamp": a_second_later}, message(2, "Start", "d2"))
-        wait_for(lambda: job.count(end_reason="reported") == 1, "one to go on, and its End")
-        wait_for(lambda: {row["end_reason"] for row in job.rows(SESSIONS)} == {"reported", "inactive"}, "the sessions")
+        job.stop(queries)
+
+    job.change(inactivity_timeout="1h", late_retention="1h")  # from here on nothing falls silent
+    with job.running(report=reports.append) as queries:
+        last_ping = datetime.now(UTC).replace(microsecond=0) + timedelta(minutes=1)
+        job.send(
+            ping(1, "d1"), message(2, "Start", "d2"), message(3, "Start", "d3"),
+            ping(3, "d3") | {"timestamp": last_ping.isoformat()},
+        )  # fmt: skip
+        wait_for(lambda: job.count(change="resumed") == 1 and job.archived() == 8, "one to go on")
         job.stop(queries)
 
     assert revisions(job, 1) == [
         ("started", None, 0),
         ("ended", "inactive", 0),
         ("resumed", None, 1),
-        ("ended", "reported", 2),
     ]
     assert revisions(job, 2) == [
         ("started", None, 0),
@@ -66,13 +70,27 @@ def test_a_running_checkpoint_gets_signs_of_life(spark: SparkSession, tmp_path: 
         ("ended", "inactive", 1),
     ]
     assert job.rows(QUARANTINE) == []
-    shown = StateReader(spark, job.settings.state.checkpoints).sessions().collect()
-    assert {(row.session_id, row.status) for row in shown} == {(1, "closed"), (2, "closed")}
+    progress_has_the_counts(job, reports)
 
+    for file in job.input.glob("*/*.json"):
+        file.unlink()
+    job.change(checkpoints=tmp_path / "other", device_groups=None if groups else 1, from_sessions=True)
+    with job.running() as queries:
+        job.send(message(1, "EndBi", "d1"))
+        wait_for(lambda: job.count(end_reason="reported") == 1, "the End, after a warm start")
+        wait_for(lambda: [row["end_reason"] for row in job.rows(SESSIONS, session_id=1)] == ["reported"], "its session")
+        job.stop(queries)
+    assert revisions(job, 1)[-1] == ("ended", "reported", 2)
+    shown = StateReader(spark, job.settings.state.checkpoints).sessions().collect()
+    assert {(row.session_id, row.status) for row in shown} == {(1, "closed"), (2, "closed"), (3, "live")}
+    assert [row.ended_at.astimezone(UTC) for row in shown if row.session_id == 3] == [last_ping]
+
+
+def progress_has_the_counts(job: Job, reports: list[BatchProgress]) -> None:
     log = ProgressLog(job.context)
     for report in reports:
         log.store(report)
     log.append()
     rows = job.rows(STREAM_PROGRESS)
     sums = {name: sum(row.get(name) or 0 for row in rows) for name in ("activities", "resumed", "implied_starts")}
-    assert sums == {"activities": 2, "resumed": 1, "implied_starts": 1}
+    assert sums == {"activities": 3, "resumed": 1, "implied_starts": 1}
