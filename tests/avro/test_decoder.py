@@ -113,6 +113,39 @@ def test_a_schema_that_contains_itself_is_not_read(tmp_path: Path, between: Any)
     assert decoder.unknown == {1}
 
 
+@pytest.mark.parametrize(
+    "items",
+    [
+        "null",
+        {"type": "null"},
+        {"type": "fixed", "name": "Nothing", "size": 0},
+        {"type": "record", "name": "Empty", "fields": [{"name": "none", "type": "null"}]},
+        {"type": "record", "name": "Endless", "fields": [{"name": "other", "type": "Endless"}]},
+    ],
+)
+def test_a_list_of_values_without_bytes_is_not_read(tmp_path: Path, items: Any) -> None:
+    """Else a message of ten bytes would fill the memory, again at every start."""
+    (tmp_path / "1.avsc").write_text(json.dumps(record(all={"type": "array", "items": items})))
+    (tmp_path / "2.avsc").write_text(json.dumps(record(all={"type": "array", "items": ["null", "long"]})))
+    decoder = Decoder(Registry(str(tmp_path)))
+    assert decoder.json_of(frame(1, encoded("long", 10**9) + b"\0")) is None
+    assert decoder.json_of(frame(2, b"\4\0\2\2\0")) == b'{"all":[null,1]}'
+    assert decoder.unknown == {1}
+
+
+def test_a_schema_whose_parts_are_used_again_and_again_is_read_at_once(tmp_path: Path) -> None:
+    inner: Any = DEVICE
+    for level in range(40):
+        name = f"Level{level}"
+        of = inner if level == 0 else f"Level{level - 1}"
+        fields = [{"name": "left", "type": inner}, {"name": "right", "type": "Device" if level == 0 else of}]
+        inner = {"type": "record", "name": name, "fields": fields}
+    (tmp_path / "1.avsc").write_text(json.dumps(inner))
+    decoder = Decoder(Registry(str(tmp_path)))
+    assert decoder.json_of(frame(1, b"")) is None
+    assert decoder.unknown == set()
+
+
 def test_a_schema_that_comes_later_is_found_then(tmp_path: Path) -> None:
     message, registry = frame(1, b"\2a"), Registry(str(tmp_path))
     assert Decoder(registry).json_of(message) is None

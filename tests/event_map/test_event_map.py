@@ -87,6 +87,7 @@ LINES = {  # what is replaced in the map, by what, and the message
     ("version: 1", "version: 1\nkeep: {title: geo}"): "keep.title 'title' is a column of the tables or views already",
     ("version: 1", "version: 1\nkeep: {offset: geo}"): "keep.offset 'offset' is a column of the tables or views",
     ("version: 1", "version: 1\nkeep: {rank: geo}"): "keep.rank 'rank' is a column of the tables or views already: ",
+    ("version: 1", "version: 1\nkeep: {since_ms: geo}"): "keep.since_ms 'since_ms' is a column of the tables or views",
     ("version: 1", f"version: 1\nkeep: {{{NINE_COLUMNS}}}"): "keep {'k0': 'p0', 'k1': 'p1'",
     ("version: 1", "version: 1\nsession_id_type: uuid"): "session_id_type 'uuid' is not known: write 'integer' or",
     ("version: 1", "version: 1\nversion: 1"): " line 3: version is there twice: write it as",

@@ -126,3 +126,12 @@ def test_without_any_message_the_report_says_so() -> None:
         "kinds that were never there: session_start, session_resume, session_end",
     ]
     assert GAME["type"] in lines_of(ARCADE, "arcade", game())[1]
+
+
+def test_what_no_program_could_print_or_count_is_said_all_the_same() -> None:
+    seconds = ARCADE.replace("epoch_ms", "epoch_s")
+    arrived = INGESTED_MS // 1_000
+    lines = lines_of(seconds, "arcade", *(game(ts=ts) for ts in (arrived, 10**400)), game(type="\ud800", ts=arrived))
+    "\n".join(lines).encode()
+    assert any("\\ud800" in line for line in lines)
+    assert any(line.startswith("seconds from event time to arrival: p1 0.") for line in lines)

@@ -10,7 +10,7 @@ from tests.support.avro_wire import Schemas, encoded, frame
 from tests.support.event_maps import LOBBY
 from tests.support.wire import Fields
 
-FIRST, SECOND = 7, 4_000_000_000
+FIRST, SECOND = 7, 2_000_000_000
 _ANY = ["null", "boolean", "long", "double", "string"]
 _MICROS = {"type": "long", "logicalType": "timestamp-micros"}
 

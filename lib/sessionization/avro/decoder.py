@@ -15,6 +15,8 @@ from sessionization.avro.registry import Registry
 FRAME: Final = b"\0"
 """How a framed message begins; no JSON text does."""
 _HEADER_BYTES = 5
+_IDS = range(1 << 31)
+"""Registries count in this range. To a greater number they answer as if there were no such page."""
 _KEPT = {"decimal", "local-timestamp-millis", "local-timestamp-micros"}
 """Logical types that are read. The others, such as uuid and timestamp-millis, stay the texts and numbers that they
 are, so that no value of theirs makes a message unreadable.
@@ -65,7 +67,7 @@ class Decoder:
     def _schema(self, schema_id: int) -> Any:
         key = self._registry, schema_id
         if key not in _read and schema_id not in self.unknown:
-            schemas = self._registry.schemas_for(schema_id)
+            schemas = self._registry.schemas_for(schema_id) if schema_id in _IDS else None
             parsed = None if schemas is None else _parsed(schemas)
             if parsed is None:
                 self.unknown.add(schema_id)
@@ -78,7 +80,8 @@ def _parsed(schemas: list[str]) -> Any:
     """The last schema, in a record, because the reader would parse a union anew for each message; None if unreadable.
 
     A record with one field has the bytes of that field. A schema that contains itself is not read: a message nested
-    some thousand times would end the process.
+    some thousand times would end the process. Nor is one with lists of values without bytes, such as null: a message of
+    ten bytes could have a billion of them.
     """
     named: dict[str, Any] = {}
     try:
@@ -87,9 +90,9 @@ def _parsed(schemas: list[str]) -> Any:
             parse_schema(schema, named)
         record = {"type": "record", "name": f"{_OURS}message".replace("-", "_")}
         parsed = parse_schema(record | {"fields": [{"name": _INSIDE, "type": last}]}, named)
+        return None if _is_unbounded(parsed, named, set()) else parsed
     except Exception:  # noqa: BLE001 - a schema that is none fails in any way
         return None
-    return None if _contains_itself(parsed, named) else parsed
 
 
 def _with_our_types(schema: Any) -> Any:
@@ -105,15 +108,37 @@ def _with_our_types(schema: Any) -> Any:
     return found
 
 
-def _contains_itself(schema: Any, named: Mapping[str, Any], above: tuple[str, ...] = ()) -> bool:
+def _is_unbounded(schema: Any, named: Mapping[str, Any], bounded: set[str], above: tuple[str, ...] = ()) -> bool:
+    """Whether a schema contains itself, or lists of values without bytes; `bounded` are the names that do not."""
     if isinstance(schema, list):
-        return any(_contains_itself(one, named, above) for one in schema)
+        return any(_is_unbounded(one, named, bounded, above) for one in schema)
     if isinstance(schema, str):
-        return schema in above or (schema in named and _contains_itself(named[schema], named, above))
-    name = (*above, schema["name"]) if schema["type"] in ("record", "error") else above
+        if schema in above:
+            return True
+        return schema in named and schema not in bounded and _is_unbounded(named[schema], named, bounded, above)
+    if schema["type"] == "array" and _has_no_bytes(schema["items"], named):
+        return True
+    name = schema["name"] if schema["type"] in ("record", "error") else None
     inner = [schema[key] for key in ("type", "items", "values") if key in schema]
     inner += [field["type"] for field in schema.get("fields", ())]
-    return any(_contains_itself(one, named, name) for one in inner)
+    path = above if name is None else (*above, name)
+    if any(_is_unbounded(one, named, bounded, path) for one in inner):
+        return True
+    if name is not None:
+        bounded.add(name)
+    return False
+
+
+def _has_no_bytes(schema: Any, named: Mapping[str, Any]) -> bool:
+    """Whether each value of a schema takes no byte; without end for a record that needs another one of itself."""
+    if isinstance(schema, str):
+        return schema == "null" or (schema in named and _has_no_bytes(named[schema], named))
+    if isinstance(schema, list):
+        return False
+    if schema["type"] in ("record", "error"):
+        return all(_has_no_bytes(field["type"], named) for field in schema["fields"])
+    is_empty: bool = schema["type"] == "null" or schema.get("size") == 0
+    return is_empty
 
 
 def _as_json(value: object) -> object:

@@ -84,7 +84,7 @@ class Registry:
         """The answer of the registry; None where it does not have what is asked for."""
         if self._is_folder:
             file = Path(self.place) / f"{path.rpartition('/')[2]}{ENDING}"
-            return {"schema": file.read_text(encoding="utf-8")} if file.is_file() else None
+            return {"schema": file.read_text(encoding="utf-8", errors="replace")} if file.is_file() else None
         request = Request(  # noqa: S310 - an event map takes http and https alone
             f"{self.place.rstrip('/')}/{path}", headers={"Accept": "application/vnd.schemaregistry.v1+json"}
         )

@@ -55,7 +55,7 @@ class RulesInForce:
         if last_ms is None:
             return RulesInForce(rules)
         if self.rules == rules:
-            return self
+            return self if last_ms <= self.previous_until_ms else RulesInForce(rules)
         return RulesInForce(rules, previous=self.at(last_ms), previous_until_ms=last_ms)
 
 

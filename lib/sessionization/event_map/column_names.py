@@ -8,6 +8,8 @@ _KEPT_COLUMN = re.compile(r"[a-z][a-z0-9_]{0,62}")
 _SQL = files("sessionization") / "sql"
 _COLUMN = re.compile(r"^  ([a-z]\w*)|\b([a-z]\w*): (?:string|int|bigint|timestamp)", re.MULTILINE)
 """A column of a table or a view, as their files write it, or a field of a struct in one."""
+_STEPS = frozenset({"first_end", "labels", "opened_ms", "place", "reason", "since_ms", "started_ms", "starts_here"})
+"""Columns that stand beside the kept ones only on the way to a table or in a view."""
 
 
 def check_kept_column(name: str) -> str:
@@ -23,6 +25,6 @@ def check_kept_column(name: str) -> str:
 
 @cache
 def taken_names() -> frozenset[str]:
-    """The columns of the tables and views, and `title`."""
+    """The columns of the tables and views and on the way to them, and `title`."""
     statements = (file.read_text(encoding="utf-8") for kind in ("tables", "views") for file in (_SQL / kind).iterdir())
-    return frozenset({"title"}.union(*(name for text in statements for name in _COLUMN.findall(text)))) - {""}
+    return frozenset(_STEPS.union({"title"}, *(name for text in statements for name in _COLUMN.findall(text)))) - {""}

@@ -92,7 +92,7 @@ class EventMap(Part):
                 raise ValueError(msg)
         paths = {path: ".".join(path) for path in self.paths()}
         if inner := [path for path in paths if any(path[:length] in paths for length in range(1, len(path)))]:
-            outer = next(path for path in paths if path == inner[0][: len(path)])
+            outer = next(path for path in paths if path != inner[0] and path == inner[0][: len(path)])
             msg = f"{paths[inner[0]]} is below {paths[outer]}, which has a value itself: correct one of the paths"
             raise ValueError(msg)
         places = {".".join(path[:length]) for path in paths for length in range(1, len(path) + 1)}

@@ -36,6 +36,7 @@ _PLACES = {
 """The places in the map that a reason is about."""
 _PLAUSIBLE_MS = 10 * 365 * DAY_MS
 """An event time is no further than this from the arrival of its message."""
+_BEYOND_ANY_MS = 1 << 53
 _FORMATS = get_args(EventTime.model_fields["format"].annotation)
 
 
@@ -167,7 +168,8 @@ def _devices(valid: Sequence[Reading]) -> Iterator[str]:
 
 def _times(read: Sequence[tuple[Message, Reading]]) -> Iterator[str]:
     """How far the event times are behind the times at which the messages arrived."""
-    behind_ms = [message.ingested_ms - reading.event_ms for message, reading in read if reading.event_ms is not None]
+    known = ((message.ingested_ms, reading.event_ms) for message, reading in read)
+    behind_ms = [ingested_ms - ms for ingested_ms, ms in known if ms is not None and abs(ms) < _BEYOND_ANY_MS]
     if len(behind_ms) > 1:
         p1, *_, p99 = (f"{ms / 1_000:,.1f}" for ms in quantiles(behind_ms, n=100, method="inclusive"))
         half = f"{median(behind_ms) / 1_000:,.1f}"
@@ -195,4 +197,5 @@ def _shown(text: str) -> str:
 
 
 def _cut(text: str) -> str:
+    text = text.encode(errors="backslashreplace").decode()  # half of a pair of code points cannot be printed
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}…"
