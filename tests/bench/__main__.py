@@ -118,8 +118,8 @@ def _run(scenario: Scenario, paths: Sequence[Path], conf: Sequence[str]) -> Resu
 def _short(result: Result) -> str:
     figures = result.figures()
     wanted: Sequence[str] = (
-        "rows_in_per_s", "starts_per_s", "heartbeats_per_s", "cores", "tick_p50_ms", "tick_max_ms", "lateness_p99_ms",
-        "peak_mb",
+        "activities_per_s", "starts_per_s", "heartbeats_per_s", "cores", "tick_p50_ms", "tick_max_ms",
+        "lateness_p99_ms", "peak_mb",
     )  # fmt: skip
     return ", ".join(f"{name} {figures[name]:,.2f}" for name in wanted if name in figures)
 

@@ -68,6 +68,8 @@ def run_scenario(spark: SparkSession, scenario: Scenario, folder: Path) -> Resul
         fresh = ticks.fresh()
         for tick in fresh:
             _add_tick(result, tick)
+            if scenario.load == "pings":
+                result.activities += tick["numInputRows"]
         if fresh and _end_ms(fresh[-1]) >= began_ms + scenario.seconds * 1_000:
             break
     result.seconds = (_end_ms(fresh[-1]) - began_ms) / 1_000
@@ -179,7 +181,6 @@ def _wait(query: StreamingQuery, seconds: float) -> None:
 def _add_tick(result: Result, tick: Any) -> None:
     took_ms = tick["durationMs"]["triggerExecution"]
     result.ticks_ms.append(took_ms)
-    result.rows_in += tick["numInputRows"]
     state = tick["stateOperators"][0]
     result.state_rows, result.state_mb = state["numRowsTotal"], state["memoryUsedBytes"] / _MB
     observed = tick["observedMetrics"].get("changes")

@@ -37,7 +37,9 @@ _SIZE = {
     "state MB": "state_mb",
     "checkpoint MB": "checkpoint_mb",
 }
-_FULL_SPEED = {"starts/s": "starts_per_s", "heartbeats/s": "heartbeats_per_s"} | _COST | _SIZE
+_FULL_SPEED = (
+    {"starts/s": "starts_per_s", "heartbeats/s": "heartbeats_per_s", "activities/s": "activities_per_s"} | _COST | _SIZE
+)
 _STEADY = (
     {
         "changes/s": "changes_per_s",
@@ -53,7 +55,12 @@ _STEADY = (
     | _COST
     | _SIZE
 )
-_COMPARED = {"starts": "starts_per_s", "beats": "heartbeats_per_s", "mix": "cpu_s_per_million_changes"}
+_COMPARED = {
+    "starts": "starts_per_s",
+    "beats": "heartbeats_per_s",
+    "pings": "activities_per_s",
+    "mix": "cpu_s_per_million_changes",
+}
 """The figure that decides which of two runs is better, by load: the rate at full speed, or the cost of `mix`."""
 _GB_IN_KB = 1024 * 1024
 

@@ -160,14 +160,14 @@ class Delays:
 class Result:
     """The measurements of a run between the end of its warm-up and its end.
 
-    `ticks_ms` has the duration of each micro-batch, in their order, and `rows_in` counts the events of all of them.
-    `late` is heartbeat lateness, `waited` is event to row. `cpu_s` and `peak_mb` are by kind of process (`jvm`,
-    `python`); memory is proportional set size: pages that processes share count once.
+    `ticks_ms` has the duration of each micro-batch, in their order. `activities` are counted for `pings` alone. `late`
+    is heartbeat lateness, `waited` is event to row. `cpu_s` and `peak_mb` are by kind of process (`jvm`, `python`);
+    memory is proportional set size: pages that processes share count once.
     """
 
     seconds: float = 0
     ticks_ms: list[int] = field(default_factory=list)
-    rows_in: int = 0
+    activities: int = 0
     started: int = 0
     heartbeats: int = 0
     ended: int = 0
@@ -182,9 +182,9 @@ class Result:
 
     def figures(self) -> dict[str, float]:
         """The figures of a report by name, without those that were not measured."""
-        changes = max(1, self.started + self.heartbeats + self.ended)
+        changes = max(1, self.started + self.heartbeats + self.ended + self.activities)
         figures: dict[str, float] = {
-            "rows_in_per_s": self.rows_in / self.seconds,
+            "activities_per_s": self.activities / self.seconds,
             "starts_per_s": self.started / self.seconds,
             "heartbeats_per_s": self.heartbeats / self.seconds,
             "changes_per_s": changes / self.seconds,
