@@ -11,7 +11,7 @@ from pyspark.sql.streaming import StatefulProcessor, StatefulProcessorHandle
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 
 from sessionization.core.device_sessions import Outcome
-from sessionization.core.events import Event, SessionId
+from sessionization.core.events import Event
 from sessionization.core.heartbeat_grid import Firing, Grid, grid_for_key
 from sessionization.core.heartbeats import heartbeats
 from sessionization.core.session_rules import on_events, on_timer
@@ -38,9 +38,8 @@ from sessionization.spark.operator.output_rows import (
     pack_rows,
 )
 from sessionization.spark.operator.seed import unpack_seed
-from sessionization.spark.operator.session_store import DeviceStore, SessionStore
+from sessionization.spark.operator.session_store import DeviceStore, SessionStore, Updates
 from sessionization.spark.operator.stored_entries import (
-    StateValue,
     StoredDevices,
     decode_entries,
     encode_entries,
@@ -136,7 +135,7 @@ class SessionProcessor(StatefulProcessor):
             return on_events(before.get(device_id, {}), device_events, now_ms, rules)
 
         outcomes = _map_devices(events, apply)
-        self._store.store(key[0], _updates(outcomes) | heard.updates)
+        self._store.store(key[0], {**_updates(outcomes), **heard.updates})
 
         after = _entries(outcome.sessions for outcome in outcomes.values())
         grid = grid_for_key(key[0], rules.heartbeat_ms)
@@ -250,7 +249,7 @@ def _map_devices(devices: Mapping[str, T], decide: Callable[[str, T], R]) -> dic
     return results
 
 
-def _updates(outcomes: Mapping[str, Outcome]) -> dict[str, Mapping[SessionId, StateValue | None]]:
+def _updates(outcomes: Mapping[str, Outcome]) -> Updates:
     return {device_id: encode_entries(outcome.updated) for device_id, outcome in outcomes.items() if outcome.updated}
 
 
