@@ -138,9 +138,9 @@ class EventMap(Part):
         path = self.streams[stream].value or self.value
         return None if path is None else names_of(path)
 
-    def paths(self) -> Iterator[Names]:
-        """Every path, one that is used twice also twice."""
-        for stream in self.streams:
+    def paths(self, *streams: str) -> Iterator[Names]:
+        """Every path of these streams, by default of all; one that is used twice also twice."""
+        for stream in streams or self.streams:
             for paths in self.paths_of(stream).values():
                 yield from paths
 

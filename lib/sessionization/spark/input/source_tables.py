@@ -117,7 +117,7 @@ def as_messages(rows: DataFrame, stream: str, events: EventMap) -> DataFrame:
     """
     names = events.value_of(stream)
     if names is None:
-        value = F.to_json(F.struct(*_fields(rows.schema, None, tree_of(_paths(events, stream)))))
+        value = F.to_json(F.struct(*_fields(rows.schema, None, tree_of(events.paths(stream)))))
     else:
         value = _column(names)
         if isinstance(_type_of(rows.schema, names), VariantType):
@@ -207,7 +207,7 @@ def _mistake(schema: StructType, stream: str, events: EventMap) -> str | None:
     """What is wrong with a table, if anything is."""
     names, ingested_at = events.value_of(stream), events.ingested_at_of(stream)
     assert ingested_at is not None
-    needed = [ingested_at, *(_paths(events, stream) if names is None else [names])]
+    needed = [ingested_at, *(events.paths(stream) if names is None else [names])]
     if missing := [written(path) for path in needed if _type_of(schema, path) is None]:
         return f"has no {', '.join(missing)}: there are {', '.join(schema.names)}"
     if not isinstance(_type_of(schema, ingested_at), TimestampType):
@@ -215,10 +215,6 @@ def _mistake(schema: StructType, stream: str, events: EventMap) -> str | None:
     if names is not None and not isinstance(_type_of(schema, names), StringType | BinaryType | VariantType):
         return f"has no messages in {written(names)}: value needs a column of type STRING, BINARY or VARIANT"
     return None
-
-
-def _paths(events: EventMap, stream: str) -> list[Names]:
-    return [path for paths in events.paths_of(stream).values() for path in paths]
 
 
 def _fields(struct: StructType, parent: Column | None, tree: Mapping[str, Any]) -> list[Column]:
