@@ -68,10 +68,10 @@ def test_an_evening_of_avro_is_that_of_the_second_implementation(spark: SparkSes
         with job_running(settings) as job:
             wait_until_read(job, settings, topics)
             registry.stop()
-            produce(broker, messages[:1], FIRST)  # a repeat
-            wait_until_read(job, settings, topics)
-            broken = produce_broken(broker, messages[0][1])
+            broken = [frame(8, b"\2\2"), frame(FIRST, b""), b"\0\0\0", frame(SECOND, b"\xff" * 20)]
+            produce_broken(broker, broken[:1], messages[0][1])
             wait_until_blocked(job, settings, topics)
+            produce_broken(broker, broken[1:], messages[0][1])
             produce(broker, messages[at:], SECOND)
             registry.add(SECOND, SCHEMAS[SECOND])
             registry.start()
@@ -109,14 +109,12 @@ def produce(broker: Broker, messages: list[tuple[str, int, bytes]], schema_id: i
     assert producer.flush(30) == 0
 
 
-def produce_broken(broker: Broker, at_ms: int) -> list[bytes]:
-    """Send what cannot be decoded: without a value, with a schema that the registry lacks, with half a frame."""
-    broken = [frame(FIRST, b""), frame(8, b"\2\2"), b"\0\0\0", frame(SECOND, b"\xff" * 20)]
+def produce_broken(broker: Broker, broken: list[bytes], at_ms: int) -> None:
+    """Send what cannot be decoded: with a schema that the registry lacks, without a value, with half a frame."""
     producer = Producer({"bootstrap.servers": broker.bootstrap_servers})
     for value in broken:
         producer.produce("halls", value, timestamp=at_ms)
     assert producer.flush(30) == 0
-    return broken
 
 
 def refused_while_the_registry_is_away(settings: SessionizeSettings, registry: SchemaRegistry) -> None:
@@ -137,7 +135,10 @@ def wait_until_read(job: RunningJob, settings: SessionizeSettings, topics: Topic
 
 
 def wait_until_blocked(job: RunningJob, settings: SessionizeSettings, topics: Topics) -> None:
-    """Wait until the micro-batch has started that needs a schema which only the registry has."""
+    """Wait until the micro-batch has started that needs a schema which only the registry has.
+
+    It has one message: each of the two queries waits for the registry in one task, and the engine runs two at a time.
+    """
     ends, query = topics.ends(), settings.state.checkpoints / "sessionize"
     job.wait_for(lambda: started_offsets(query) == ends, "the last messages are in a micro-batch")
     assert committed_offsets(query) != ends
