@@ -24,6 +24,7 @@ from sessionization.ops.maintenance_settings import (
     MaintainSettings,
     RescaleSettings,
 )
+from sessionization.players.players_settings import PlayersSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.job_conf import DATABRICKS_CONF
 from sessionization_laptop.laptop_notebook import LaptopWidgets
@@ -48,7 +49,7 @@ SETTINGS = {
     "sessionize": SessionizeSettings, "preflight": SessionizeSettings, "land_changes": LandChangesSettings,
     "maintain": MaintainSettings, "backfill": BackfillSettings, "erase_account": EraseSettings,
     "inspect_state": InspectSettings, "rescale_state": RescaleSettings, "simulate": SimulateSettings,
-    "predict_remaining": ForecastSettings, "workspace_tests": TrialSettings,
+    "players": PlayersSettings, "predict_remaining": ForecastSettings, "workspace_tests": TrialSettings,
 }  # fmt: skip
 KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092", "--sink=kafka")
 """land_changes needs them, and the settings of the targets read files."""

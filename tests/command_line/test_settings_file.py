@@ -9,6 +9,7 @@ from sessionization.command_line.parser import read_settings
 from sessionization.command_line.settings_file import JOB_SECTIONS, STREAM_SECTIONS
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import InspectSettings, LandChangesSettings, MaintainSettings
+from sessionization.players.players_settings import PlayersSettings
 from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
 from sessionization.settings.table_location_settings import CatalogTables, FolderTables
 
@@ -136,4 +137,6 @@ def test_an_empty_file_leaves_all_to_the_defaults_and_options(tmp_path: Path) ->
 
 def test_the_sections_of_a_file_are_those_that_the_jobs_read() -> None:
     assert {field.alias for field in SessionizeSettings.model_fields.values()} == set(STREAM_SECTIONS)
-    assert {model.own_section for model in (MaintainSettings, LandChangesSettings)} == set(JOB_SECTIONS)
+    assert {model.own_section for model in (MaintainSettings, LandChangesSettings, PlayersSettings)} == set(
+        JOB_SECTIONS
+    )

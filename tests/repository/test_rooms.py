@@ -13,6 +13,7 @@ LAYERS = (
     ("sessionization_simulator",),
     ("notebook",),
     ("ops", "backfill"),
+    ("players",),
     ("sample",),
     ("job",),
     ("ml",),

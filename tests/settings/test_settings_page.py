@@ -9,6 +9,7 @@ import yaml
 from sessionization.command_line.options import options_of
 from sessionization.command_line.parser import read_settings
 from sessionization.ops.maintenance_settings import LandChangesSettings, MaintainSettings
+from sessionization.players.players_settings import PlayersSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 PAGE = Path(__file__).parents[2] / "docs/settings.md"
@@ -30,7 +31,7 @@ def shown_paths() -> set[str]:
 
 def test_the_page_shows_every_field_and_no_other() -> None:
     fields = {".".join(option.path) for option in options_of(SessionizeSettings)} - {"settings"}
-    for model in (MaintainSettings, LandChangesSettings):
+    for model in (MaintainSettings, LandChangesSettings, PlayersSettings):
         fields |= {f"{model.own_section}.{option.path[0]}" for option in options_of(model)[1:] if len(option.path) == 1}
     sections = {path.partition(".")[0] for path in fields}
     assert shown_paths() == fields | sections

@@ -20,6 +20,7 @@ from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
 from sessionization.spark.tables.schemas import (
     JOB_LEASE,
     LAYOUT_PROPERTY,
+    PLAYER_TABLES,
     QUARANTINE,
     SESSION_PREDICTIONS,
     SESSIONS,
@@ -82,9 +83,9 @@ def test_missing_tables_of_a_used_checkpoint_are_refused(spark: SparkSession, tm
 
 
 def test_python_reads_from_a_tables_file_what_delta_stores(spark: SparkSession, location: TableLocation) -> None:
-    for table in (JOB_LEASE, SESSION_PREDICTIONS):
+    for table in (JOB_LEASE, SESSION_PREDICTIONS, *PLAYER_TABLES):
         create_table(spark, location, table, "ours")
-    for table in (*TABLES, JOB_LEASE, SESSION_PREDICTIONS):
+    for table in (*TABLES, JOB_LEASE, SESSION_PREDICTIONS, *PLAYER_TABLES):
         created = (location.folder_of(table.name) / "_delta_log" / f"{0:020}.json").read_text(encoding="utf-8")
         [metadata] = [line["metaData"] for line in map(json.loads, created.splitlines()) if "metaData" in line]
         fields = json.loads(metadata["schemaString"])["fields"]

@@ -25,6 +25,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
     JOB_LEASE,
+    PLAYER_TABLES,
     QUARANTINE,
     RAW_EVENTS,
     REQUIRED_TABLES,
@@ -40,7 +41,7 @@ from sessionization.spark.tables.schemas import (
     retention_properties,
 )
 
-_OPTIONAL_TABLES = (BACKFILL, JOB_LEASE, SESSION_PREDICTIONS)
+_OPTIONAL_TABLES = (BACKFILL, JOB_LEASE, SESSION_PREDICTIONS, *PLAYER_TABLES)
 """Tables that other jobs create when they need them."""
 
 

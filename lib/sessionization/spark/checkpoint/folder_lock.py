@@ -35,6 +35,7 @@ class LockRole:
 CHECKPOINT = LockRole("--checkpoints", "lock")
 TABLES = LockRole("--warehouse", "_lock")
 STREAM = LockRole("--warehouse", "_stream")
+PLAYERS = LockRole("--warehouse", "_players")
 
 
 @contextmanager

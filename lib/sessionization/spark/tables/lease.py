@@ -39,6 +39,9 @@ MAINTENANCE_LEASE = "maintenance"
 LANDING_LEASE = "land_changes"
 """Held by the job that copies changes from the topic into tables of a catalog."""
 
+PLAYERS_LEASE = "players"
+"""Held by the job that writes the tables of players and days, and by those that note days for it."""
+
 TERM_MS = 180_000
 SKEW_MS = 15_000
 """The clocks of two hosts must differ by less. The holder stops using its lease so long before the end, and other runs

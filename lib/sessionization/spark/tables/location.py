@@ -228,6 +228,12 @@ class TableLocation:
             return nullcontext(enter_result=False)
         return folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.STREAM)
 
+    def lock_for_players(self, say: Say, stop: threading.Event | None = None) -> AbstractContextManager[bool]:
+        """Lock the tables of the job players against any other job that changes them; yields as `lock_for_stream`."""
+        if self.warehouse is None:
+            return nullcontext(enter_result=False)
+        return folder_lock.lock_folder(self.warehouse, say, stop, locked_as=folder_lock.PLAYERS)
+
     def read(self, reader: DataFrameReader | DataStreamReader, table: Table) -> DataFrame:
         """Read a table as a batch (`spark.read`) or as a stream (`spark.readStream`)."""
         if self.warehouse is not None:
@@ -269,6 +275,11 @@ class TableLocation:
     def replace_rows(self, rows: DataFrame, table: Table) -> None:
         """Replace all rows of an existing table in one commit; its schema, comments and constraints stay."""
         self._save(rows.write.format("delta").mode("overwrite"), table)
+
+    @retry_on_conflict
+    def replace_where(self, rows: DataFrame, table: Table, condition: str) -> None:
+        """Replace the rows of a table that satisfy a condition, as the new ones do, in one commit."""
+        self._save(rows.write.format("delta").mode("overwrite").option("replaceWhere", condition), table)
 
     def _save(self, write: DataFrameWriter, table: Table) -> None:
         if self.warehouse is not None:

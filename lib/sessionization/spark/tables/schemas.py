@@ -153,3 +153,10 @@ JOB_LEASE = _read("job_lease")
 """Not in `TABLES`: a job that takes a lease creates it, and no checkpoint owns it."""
 SESSION_PREDICTIONS = _read("session_predictions")
 """Not in `TABLES`: the job predict_remaining creates it, and no checkpoint owns it."""
+PLAYER_DAYS = _read("player_days")
+PLAYER_FIRST_DAYS = _read("player_first_days")
+DAILY_ACTIVITY = _read("daily_activity")
+RETENTION = _read("retention")
+PLAYER_PROGRESS = _read("player_progress")
+PLAYER_TABLES = (PLAYER_PROGRESS, PLAYER_FIRST_DAYS, PLAYER_DAYS, DAILY_ACTIVITY, RETENTION)
+"""Not in `TABLES`: the job players creates them, and no checkpoint owns them."""

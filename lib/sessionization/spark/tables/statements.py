@@ -13,16 +13,16 @@ from string import Template
 from typing import Literal
 
 _FOLDER = files("sessionization") / "sql"
-Kind = Literal["tables", "views"]
+Kind = Literal["tables", "views", "players"]
 
 
 def names_of(kind: Kind) -> tuple[str, ...]:
-    """The names of all tables or views, sorted."""
+    """The names of all statements of a kind, sorted."""
     return tuple(sorted(file.name.removesuffix(".sql") for file in (_FOLDER / kind).iterdir()))
 
 
 def read_statement(kind: Kind, name: str) -> str:
-    """The statement that creates a table or view, with its placeholders."""
+    """The statement that creates a table or view, or a query of the job players, with its placeholders."""
     return (_FOLDER / kind / f"{name}.sql").read_text(encoding="utf-8")
 
 

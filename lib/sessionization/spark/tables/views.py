@@ -10,6 +10,7 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     HEARTBEAT_PROPERTY,
     LAST_ACTIVE_COLUMN,
+    PLAYER_TABLES,
     SESSION_CHANGES,
     SESSION_PREDICTIONS,
     SESSIONS,
@@ -27,7 +28,7 @@ def create_views(spark: SparkSession, location: TableLocation, names: Iterable[s
     """Create or replace the views: in the catalog's schema, or for this Spark session where the tables are folders.
 
     Without a catalog, each table also gets a session view, so that `SELECT * FROM sessions` works on a laptop;
-    `session_predictions` too, if it is there.
+    the tables of other jobs too, where they are there.
     """
     heartbeat_ms, labels = _stored_heartbeat_ms(spark, location), location.labels(spark)
     has_activity = _has_activity(spark, location)
@@ -36,7 +37,7 @@ def create_views(spark: SparkSession, location: TableLocation, names: Iterable[s
         for name in names:
             spark.sql(fill_in(read_statement("views", name), location.sql_name, **values))
         return
-    for name in (table.name for table in location.present(spark, (*TABLES, SESSION_PREDICTIONS))):
+    for name in (table.name for table in location.present(spark, (*TABLES, SESSION_PREDICTIONS, *PLAYER_TABLES))):
         spark.sql(f"CREATE OR REPLACE TEMPORARY VIEW {name} AS SELECT * FROM {location.sql_name(name)}")
     for name in names:
         spark.sql(session_view_sql(name, location.sql_name, heartbeat_ms, labels, has_activity=has_activity))

@@ -1,0 +1,96 @@
+"""Which days a run computes: those of sessions that changed, of live sessions, and those that were noted for it.
+
+The last run and the notes are rows of `player_progress`. A run notes its days before it writes any, so that the next
+one computes them again if this one is killed. Its last row replaces all others.
+"""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+from typing import Literal
+
+from pyspark.sql import DataFrame, Row, SparkSession
+from pyspark.sql import functions as F
+
+from sessionization.clock import utc, wall_clock_ms
+from sessionization.durations import HOUR_MS
+from sessionization.errors import ConfigurationError
+from sessionization.players.player_views import PlayerViews, day_of
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import PLAYER_DAYS, PLAYER_PROGRESS
+
+Reason = Literal["run", "begun", "erased", "merged"]
+
+REREAD_MS = HOUR_MS
+"""Changes come into `sessions` in the order of `updated_at`, but for `land_changes` and for a clock that was put back.
+A run reads again what was updated so long before the newest row that the last run saw."""
+_ONE_DAY = timedelta(days=1)
+
+
+@dataclass(frozen=True, slots=True)
+class Progress:
+    """The last run, and the days that wait for the next one."""
+
+    last: Row | None
+    noted: frozenset[date]
+
+    @classmethod
+    def read(cls, spark: SparkSession, location: TableLocation) -> "Progress":
+        rows = location.read(spark.read, PLAYER_PROGRESS).selectExpr(
+            "reason", "unix_millis(read_until) AS read_until_ms", "time_zone", "days",
+            "to_date(from_utc_timestamp(as_of, time_zone)) AS last_day",
+        ).collect()  # fmt: skip
+        last = next((row for row in rows if row.reason == "run"), None)
+        return cls(last, frozenset(day for row in rows for day in row.days or ()))
+
+    def refuse_other_zone(self, time_zone: str) -> None:
+        """Raises `ConfigurationError` where the tables have days of another zone."""
+        if self.last is not None and self.last.time_zone != time_zone:
+            msg = f"--time-zone {time_zone}: the days of the tables are of {self.last.time_zone}: add --rebuild, once"
+            raise ConfigurationError(msg)
+
+
+def note(spark: SparkSession, location: TableLocation, reason: Reason, days: Iterable[date]) -> None:
+    """Let the next run compute these days anew."""
+    location.append(_row(spark, reason, days=sorted(days)), PLAYER_PROGRESS)
+
+
+def finish(spark: SparkSession, location: TableLocation, read_until_ms: int, as_of_ms: int, time_zone: str) -> None:
+    """Replace all rows by one that says how far a run has come."""
+    row = _row(spark, "run", read_until=utc(read_until_ms), as_of=utc(as_of_ms), time_zone=time_zone)
+    location.replace_rows(row, PLAYER_PROGRESS)
+
+
+def _row(spark: SparkSession, reason: Reason, **values: object) -> DataFrame:
+    row = {"at": utc(wall_clock_ms()), "reason": reason} | values
+    return spark.createDataFrame([tuple(map(row.get, PLAYER_PROGRESS.column_names))], PLAYER_PROGRESS.schema)
+
+
+def due_days(views: PlayerViews, progress: Progress, *, rebuild: bool) -> set[date]:
+    """The days that a run computes, those of all sessions in a first run."""
+    known = views.location.days(views.spark, PLAYER_DAYS)
+    if progress.last is None or rebuild:
+        views.create("played", condition="true")
+        ends = {views.today, *(known or ()), *_span(views)}
+        return {*progress.noted, *days_between(min(ends), max(ends))}
+    since_ms = progress.last.read_until_ms - REREAD_MS
+    views.create("played", condition=f"updated_at >= timestamp_millis({since_ms})")
+    changed = days_between(progress.last.last_day, max(views.today, *(known or ()))) | progress.noted
+    if not (span := _span(views)):
+        return {*changed}
+    first, last = span
+    views.create("days", days=f"sequence({day_of(first)}, {day_of(last)})")
+    views.create("played_in_days")
+    return {*changed} | {row.day for row in views.frame("changed_days", first_day=day_of(first)).collect()}
+
+
+def days_between(first: date, last: date) -> frozenset[date]:
+    """The days from the first to the last, both inclusive."""
+    return frozenset(first + number * _ONE_DAY for number in range((last - first).days + 1))
+
+
+def _span(views: PlayerViews) -> tuple[date, date] | tuple[()]:
+    """A day before the first day of the sessions in `played`, and one after the last; empty without any."""
+    played = views.spark.table(views.sql_name("played"))
+    row = played.agg(F.to_date(F.min("started_at")), F.to_date(F.max("until_at"))).collect()[0]
+    return () if row[0] is None else (row[0] - _ONE_DAY, row[1] + _ONE_DAY)

@@ -1,0 +1,95 @@
+"""Computes days of the tables, span by span, and replaces them there; doing it again changes nothing."""
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from datetime import date, timedelta
+
+from pyspark.sql import DataFrame
+from pyspark.sql import functions as F
+
+from sessionization.players.due_days import note
+from sessionization.players.player_views import PlayerViews, array_of, day_of, spans_of
+from sessionization.spark.tables.schemas import DAILY_ACTIVITY, PLAYER_DAYS, PLAYER_FIRST_DAYS, RETENTION, Table
+
+_WINDOW_DAYS = 28
+"""The days of MAU; and at most so many days are computed at once, so that two windows fit into the bits of a bigint."""
+RETENTION_DAYS = (0, 1, 3, 7, 14, 28, 30)
+_KEY = ("player_kind", "player", "title")
+
+
+@dataclass(frozen=True, slots=True)
+class PlayerTables:
+    """Writes the tables of a run; `check` raises an error where the run must not go on."""
+
+    views: PlayerViews
+    check: Callable[[], None]
+
+    def write(self, due: set[date]) -> None:
+        """Compute these days, and what depends on them: other days of the tables stay as they are."""
+        todo, done = set(due), set()
+        while todo:  # a first day that moves changes its old and its new day too
+            moved = {day for span in spans_of(todo, _WINDOW_DAYS) for day in self._write_player_days(span)}
+            done |= todo
+            todo = moved - done
+        known = self.views.location.days(self.views.spark, PLAYER_DAYS)
+        last_day = max(self.views.today, *(known or ()))
+        self._write_daily_activity(done, last_day)
+        self._write_retention(done, last_day)
+
+    def _write_player_days(self, span: list[date]) -> set[date]:
+        """Write the days of a span, and the first days; return the days on which the first day of a player moved."""
+        views, spark, location = self.views, self.views.spark, self.views.location
+        views.versions[PLAYER_FIRST_DAYS.name] = location.newest_version(spark, PLAYER_FIRST_DAYS)
+        views.set_days(span)
+        new = views.frame("player_days").persist()
+        views.put("new_player_days", new)
+        moved = views.frame("moved_first_days").persist()
+        views.put("moved_first_days", moved)
+        found = moved.agg(
+            F.collect_set("old_day"), F.collect_set("new_day"), F.min(F.when(F.col("is_lost"), F.col("old_day")))
+        ).collect()[0]
+        lost_day = day_of(found[2]) if found[2] else "DATE '9999-12-31'"
+        first_days = views.frame("first_days", first_lost_day=lost_day).persist()
+        later = {row[0] for row in first_days.select("first_day").distinct().collect() if row[0]} if found[2] else set()
+        moved_days = {*found[0], *found[1], *later}
+        if moved_days:
+            self.check()
+            note(spark, location, "begun", moved_days)
+            key, table = list(_KEY), location.read(spark.read, PLAYER_FIRST_DAYS)
+            others = table.where(F.col("first_day").isin(moved_days)).join(first_days, key, "left_anti")
+            firsts = first_days.where("first_day IS NOT NULL").select(*PLAYER_FIRST_DAYS.column_names)
+            self._replace(PLAYER_FIRST_DAYS, "first_day", moved_days, others.unionByName(firsts), "first_day")
+        del views.versions[PLAYER_FIRST_DAYS.name]
+        self._replace(PLAYER_DAYS, "day", span, views.frame("flagged_player_days"), "day")
+        for rows in (first_days, moved, new):
+            rows.unpersist()
+        return moved_days
+
+    def _write_daily_activity(self, days: set[date], last_day: date) -> None:
+        affected = {day + timedelta(days=n) for day in days for n in range(_WINDOW_DAYS)}
+        for span in spans_of((day for day in affected if day <= last_day or day in days), _WINDOW_DAYS):
+            views = self.views
+            views.set_days(days.intersection(span))
+            views.put("window_ends", views.frame("days", days=array_of(day for day in span if day <= last_day)))
+            for name in ("player_cells", "daily_players", "daily_lengths", "daily_peaks"):
+                views.create(name)
+            views.create("windows", first_day=day_of(span[0]), last_day=day_of(span[-1]))
+            self._replace(DAILY_ACTIVITY, "day", span, views.frame("daily_activity"))
+
+    def _write_retention(self, days: set[date], last_day: date) -> None:
+        cohorts = {day - timedelta(days=n) for day in days for n in RETENTION_DAYS}
+        for span in spans_of(cohorts, _WINDOW_DAYS):
+            returns = {day + timedelta(days=n) for day in span for n in RETENTION_DAYS}
+            self.views.create("days", days=array_of(span))
+            return_days = ", ".join(map(day_of, sorted(returns)))
+            rows = self.views.frame("retention", return_days=return_days, last_day=day_of(last_day))
+            self._replace(RETENTION, "cohort_day", span, rows)
+
+    def _replace(
+        self, table: Table, column: str, days: Iterable[date], rows: DataFrame, file_per: str | None = None
+    ) -> None:
+        """Replace the rows of these days in one commit, in one file for each value of `file_per`, or in one file."""
+        self.check()
+        rows = rows.coalesce(1) if file_per is None else rows.repartition(F.col(file_per))
+        condition = f"{column} IN ({', '.join(map(day_of, sorted(days)))})"
+        self.views.location.replace_where(rows.select(*table.column_names), table, condition)

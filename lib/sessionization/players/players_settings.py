@@ -1,0 +1,34 @@
+"""The settings of `jobs/players.py`: one field per option, all checked here."""
+
+from typing import ClassVar
+from zoneinfo import ZoneInfo
+
+from pydantic import Field, field_validator
+
+from sessionization.settings.table_location_settings import TableLocationSettings
+
+
+class PlayersSettings(TableLocationSettings):
+    """Bring the tables of players and days up to date: player_days, daily_activity, retention.
+
+    It computes anew the days that changed since its last run. The sessionize job may run meanwhile.
+    """
+
+    own_section: ClassVar[str] = "players"
+
+    time_zone: str = Field(
+        "UTC",
+        description="zone in which days begin and end, as Europe/Berlin; another one needs --rebuild",
+        json_schema_extra={"metavar": "ZONE"},
+    )
+    rebuild: bool = Field(default=False, description="compute all days anew, not only those that changed")
+
+    @field_validator("time_zone")
+    @classmethod
+    def _check_zone(cls, name: str) -> str:
+        try:
+            ZoneInfo(name)
+        except (KeyError, ValueError, OSError):
+            msg = f"{name} is no time zone: give a name of the IANA database, such as Europe/Berlin"
+            raise ValueError(msg) from None
+        return name

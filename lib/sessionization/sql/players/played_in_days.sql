@@ -1,0 +1,17 @@
+-- A row for each session of `played` and each of the `days` that it touched, with the part that lies in the day.
+WITH with_day AS (
+  SELECT *, explode(sequence(date_sub(to_date(started_at), 1), date_add(to_date(until_at), 1))) AS day
+  FROM ${schema}.played
+), parts AS (
+  SELECT p.*, d.begins_at, d.ends_at, greatest(started_at, begins_at) AS from_at, least(until_at, ends_at) AS to_at,
+         started_at >= begins_at AS starts_here,
+         unix_millis(until_at) - unix_millis(started_at) AS length_ms
+  FROM with_day p JOIN ${schema}.days d USING (day)
+  WHERE started_at < ends_at AND (until_at > begins_at OR started_at >= begins_at)
+)
+SELECT day, player_kind, player, title, platform, session_hash, is_live, end_reason, starts_here, from_at, to_at,
+       length_ms, unix_millis(to_at) - unix_millis(from_at) AS play_ms,
+       unix_millis(from_at) - unix_millis(started_at) AS before_ms,
+       -- Of the whole session, and at most its length.
+       least(length_ms, least(coalesce(foreground_s, 0), length_ms DIV 1000 + 1) * 1000) AS foreground_ms
+FROM parts

@@ -1,0 +1,116 @@
+"""A warehouse whose `sessions` follow random weeks, and the tables that the job players keeps there."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from pyspark.sql import SparkSession
+
+from sessionization.core.events import Change, ChangeKind
+from sessionization.event_map.reading import DEFAULT, package_map
+from sessionization.players.players_job import update
+from sessionization.players.players_settings import PlayersSettings
+from sessionization.spark.tables.creation import create_table, fit_to_events
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import PLAYER_TABLES, STREAM_PROGRESS
+from tests.support.changes import frame
+from tests.support.delta import read_table
+from tests.support.player_oracle import Played, PlayerOracle, player_oracle
+from tests.support.reference_sessions import session_rows
+from tests.support.settings import settings_of
+from tests.support.warehouse import empty_tables, frame_of, merge_changes
+
+KEYS = {
+    "player_days": ("day", "player_kind", "player", "title", "platform"),
+    "daily_activity": ("day", "title", "platform"),
+    "retention": ("cohort_day", "title"),
+    "player_first_days": ("player_kind", "player", "title"),
+}
+
+
+@dataclass
+class PlayerWarehouse:
+    spark: SparkSession
+    location: TableLocation
+    time_zone: str = "UTC"
+    changes: list[tuple[str, Change]] = field(default_factory=list)
+    now_ms: int = 0
+
+    @classmethod
+    def create(cls, spark: SparkSession, folder: Path, time_zone: str = "UTC") -> "PlayerWarehouse":
+        location = empty_tables(spark, TableLocation(folder), owner="owner")
+        fit_to_events(spark, location, package_map(DEFAULT), ("title",))
+        for table in PLAYER_TABLES:
+            create_table(spark, location, table, "no checkpoint")
+        return cls(spark, location, time_zone)
+
+    def stream(self, now_ms: int, changes: list[tuple[str, Change]]) -> None:
+        """What the job sessionize has written by `now_ms`: one MERGE of these changes, and its newest micro-batch."""
+        merge_changes(self.spark, self.location, frame(self.spark, changes, ("title",)).where("change != 'heartbeat'"))
+        self.changes += changes
+        self.now_ms = now_ms
+        row = {
+            "query": "sessionize",
+            "batch_id": 1,
+            "rows_in": 1,
+            "processed_at": datetime.fromtimestamp(now_ms / 1_000, UTC),
+        }
+        self.location.append(frame_of(self.spark, STREAM_PROGRESS, [row]), STREAM_PROGRESS)
+
+    def update(self, check: Callable[[], None] = lambda: None, **options: object) -> list[str]:
+        """A run of the job players; returns what it says."""
+        settings = settings_of(
+            PlayersSettings, warehouse=self.location.warehouse, **{"time_zone": self.time_zone} | options
+        )
+        lines: list[str] = []
+        update(self.spark, self.location, settings, lines.append, check)
+        return lines
+
+    def played(self, changes: list[tuple[str, Change]] | None = None) -> list[Played]:
+        """The sessions after all changes, by the second implementation."""
+        rows = session_rows(self.changes if changes is None else changes).items()
+        return [
+            Played(
+                device_id, session_id, row.account_id, row.labels[0], row.platform, row.started_ms,
+                max(self.now_ms, row.started_ms) if row.ended_ms is None else row.ended_ms,
+                row.end_reason, row.foreground_s,
+            )
+            for (device_id, session_id), row in rows if row.started_ms is not None
+        ]  # fmt: skip
+
+    def oracle(self, changes: list[tuple[str, Change]] | None = None) -> PlayerOracle:
+        return player_oracle(self.played(changes), self.time_zone, self.now_ms)
+
+    def rows(self, table: str) -> dict[tuple, dict[str, Any]]:
+        assert self.location.warehouse is not None
+        rows = {}
+        for row in read_table(self.location.warehouse / table):
+            key = tuple(row.pop(name) for name in KEYS[table])
+            assert key not in rows
+            rows[key] = row
+        return rows
+
+    def differences(self, oracle: PlayerOracle) -> list[str]:
+        """Rows that differ from the oracle's, of all tables."""
+        found = []
+        for table in KEYS:
+            expected = {tuple(map(_as_stored, key)): row for key, row in getattr(oracle, table).items()}
+            actual = self.rows(table)
+            for key in expected.keys() | actual.keys():
+                want, have = ({k: _as_stored(v) for k, v in rows.get(key, {}).items()} for rows in (expected, actual))
+                if want != have:
+                    both = {
+                        k: (want.get(k), have.get(k)) for k in want.keys() | have.keys() if want.get(k) != have.get(k)
+                    }
+                    found.append(f"{table} {key}: {both}")
+        return found
+
+
+def _as_stored(value: Any) -> Any:
+    return value.isoformat() if hasattr(value, "isoformat") else value
+
+
+def without_heartbeats(changes: list[tuple[str, Change]]) -> list[tuple[str, Change]]:
+    return [change for change in changes if change[1].kind is not ChangeKind.HEARTBEAT]
