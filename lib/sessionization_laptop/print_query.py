@@ -13,6 +13,7 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.engine.job_conf import TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.metric_views import create_metric_views
 from sessionization.spark.tables.schemas import REQUIRED_TABLES, TABLES
 from sessionization.spark.tables.views import VIEWS, create_views
 
@@ -32,6 +33,7 @@ def print_query(warehouse: AnyPath, sql: str, rows: int) -> None:
     with job_session(depends_on=TIME_ZONE_CONF) as spark:
         try:
             create_views(spark, location)
+            create_metric_views(spark, location, console.print)
             table = as_table(spark.sql(sql).limit(rows), console)
         except PySparkException as error:
             names = ", ".join(sorted((*(table.name for table in TABLES), *VIEWS)))

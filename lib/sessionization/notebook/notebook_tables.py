@@ -11,6 +11,7 @@ from sessionization.settings.section import EVENTS, EVENTS_METAVAR
 from sessionization.settings.state_settings import CheckpointSettings
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.metric_views import create_metric_views
 from sessionization.spark.tables.schemas import REQUIRED_TABLES
 from sessionization.spark.tables.views import create_views
 
@@ -49,6 +50,7 @@ def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
     location.require(spark, REQUIRED_TABLES)
     if location.warehouse is not None:
         create_views(spark, location)
+        create_metric_views(spark, location, print)
         return
     spark.catalog.setCurrentCatalog(str(location.catalog))
     spark.catalog.setCurrentDatabase(str(location.schema))

@@ -3,7 +3,8 @@
 A file is one statement that can be pasted once its placeholders are replaced: `${schema}` by the catalog and schema,
 such as `games.prod`; `${checkpoint}` by the id of the checkpoint that writes the table; `${heartbeat_window_s}` by
 seconds; `${labels}` by the label columns, each after a comma, or by nothing; `${title}`, `${last_active_at}` and
-`${implied_starts}` by the column of that name, or, where the tables lack it, by a null.
+`${implied_starts}` by the column of that name, or, where the tables lack it, by a null; in `session_days` `${played}`,
+`${days}` and `${played_in_days}` by these queries of the job players.
 """
 
 import re
@@ -13,7 +14,7 @@ from string import Template
 from typing import Literal
 
 _FOLDER = files("sessionization") / "sql"
-Kind = Literal["tables", "views", "players"]
+Kind = Literal["tables", "views", "players", "metrics"]
 
 
 def names_of(kind: Kind) -> tuple[str, ...]:
@@ -32,5 +33,9 @@ def fill_in(statement: str, sql_name: Callable[[str], str], **values: object) ->
     A table in a folder is named without a schema, so the whole name is replaced. Raises `KeyError` where a placeholder
     has no value.
     """
-    filled = Template(statement).substitute(values, schema="${schema}")
-    return re.sub(r"\$\{schema\}\.(\w+)", lambda match: sql_name(match[1]), filled)
+    return with_names(Template(statement).substitute(values, schema="${schema}"), sql_name)
+
+
+def with_names(statement: str, sql_name: Callable[[str], str]) -> str:
+    """The statement with `${schema}.sessions` replaced by `sql_name("sessions")`, and no other placeholder."""
+    return re.sub(r"\$\{schema\}\.(\w+)", lambda match: sql_name(match[1]), statement)

@@ -1,0 +1,55 @@
+"""Creates `session_days` and `session_metrics` of `sessionization/sql/metrics`, over the tables of the job players."""
+
+from pyspark.errors import AnalysisException
+from pyspark.sql import SparkSession
+
+from sessionization.event_map.model import TITLE
+from sessionization.say import Say
+from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import PLAYER_FIRST_DAYS, PLAYER_PROGRESS
+from sessionization.spark.tables.statements import fill_in, read_statement, with_names
+
+SESSION_DAYS, SESSION_METRICS = "session_days", "session_metrics"
+_FIRST_DAY = "DATE '2000-01-01'"
+"""No session is older."""
+
+
+def create_metric_views(spark: SparkSession, location: TableLocation, say: Say) -> None:
+    """Create or replace the views, once the job players has made its tables; say so where the platform refuses them.
+
+    Where the tables are folders, the views stand in Spark's own catalog, because a metric view needs one: on a laptop
+    they live as long as the Spark session.
+    """
+    if location.missing(spark, (PLAYER_PROGRESS, PLAYER_FIRST_DAYS)):
+        return
+    try:
+        spark.sql(_session_days_sql(spark, location))
+        spark.sql(with_names(read_statement("metrics", SESSION_METRICS), lambda name: _view_name(location, name)))
+    except AnalysisException as error:
+        say(f"this platform does not take the metric view {SESSION_METRICS}: {root_cause(str(error))}")
+
+
+def _session_days_sql(spark: SparkSession, location: TableLocation) -> str:
+    last_run = f"FROM {location.sql_name(PLAYER_PROGRESS.name)} WHERE reason = 'run'"
+    values = {
+        "title": TITLE if TITLE in location.labels(spark) else "CAST(NULL AS string)",
+        "condition": "true",
+        "as_of": f"(SELECT max(as_of) {last_run})",
+        "zone": f"(SELECT max(time_zone) {last_run})",
+        "days": f"sequence({_FIRST_DAY}, date_add(current_date(), 1))",
+    }
+    names = ("played", "days", "played_in_days")
+
+    def sql_name(name: str) -> str:
+        """The name of a query of the statement, of the view, or of a table."""
+        if name in names:
+            return name
+        return _view_name(location, name) if name == SESSION_DAYS else location.sql_name(name)
+
+    queries = {name: fill_in(read_statement("players", name), sql_name, **values) for name in names}
+    return fill_in(read_statement("metrics", SESSION_DAYS), sql_name, **queries)
+
+
+def _view_name(location: TableLocation, name: str) -> str:
+    return location.sql_name(name) if location.warehouse is None else name
