@@ -7,9 +7,13 @@ from typing import Any
 import pytest
 from pyspark.sql import SparkSession
 
+from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
+    DAILY_ACTIVITY,
+    PLAYER_DAYS,
     QUARANTINE,
+    RETENTION,
     SESSION_CHANGES,
     SESSIONS,
     STREAM_PROGRESS,
@@ -24,6 +28,24 @@ from tools.bundle.target import ROOT
 pytestmark = pytest.mark.spark
 
 DASHBOARD = json.loads((ROOT / "bundles/session_overview.lvdash.json").read_text(encoding="utf-8"))
+
+
+def player_rows(now: datetime) -> dict[Table, list[dict[str, Any]]]:
+    """Two days of a player, as the job players counts them."""
+    days = [now.date() - timedelta(days=1), now.date()]
+    player = {"player_kind": "device", "player": "d1", "platform": "pc", "first_at": now, "last_at": now}
+    counts = {"sessions": 1, "play_ms": 60_000, "foreground_ms": 0, "is_first_day": False, "provisional": False}
+    numbers = {
+        "title": "all", "platform": "all", "dau": 1, "wau": 1, "mau": 1, "stickiness": 1.0, "new_players": 0,
+        "returning_players": 1, "sessions": 1, "sessions_per_player": 1.0, "play_ms": 60_000, "foreground_ms": 0,
+        "length_p50_ms": 60_000, "length_p90_ms": 60_000, "peak_sessions": 1, "ended": 1, "share_without_end": 0.0,
+        "provisional": False,
+    }  # fmt: skip
+    return {
+        PLAYER_DAYS: [player | counts | {"day": day, "_sessions": []} for day in days],
+        DAILY_ACTIVITY: [numbers | {"day": day} for day in days],
+        RETENTION: [{"cohort_day": days[0], "title": "all", "players": 1, "day_1": 1}],
+    }
 
 
 @pytest.fixture(scope="module")
@@ -45,6 +67,9 @@ def evening(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> Sp
         old_files += [*folder.glob(f"*/*_date={day}/**/*.parquet"), *folder.glob(f"*/_part={day}/*.parquet")]
     for file in old_files:
         file.unlink()
+    for table, table_rows in player_rows(now).items():
+        create_table(spark, location, table, "test")
+        location.append(frame_of(spark, table, table_rows), table)
     create_views(spark, location)
     for view in ("freshness", "stream_health"):  # many queries read them; so both read their tables once
         found = spark.table(view)
