@@ -87,6 +87,17 @@ def test_measures_equal_plain_python(warehouse: PlayerWarehouse, dimensions: tup
     assert {row[: len(dimensions)]: row[len(dimensions) :] for row in rows} == expected
 
 
+def test_days_are_the_same_in_any_time_zone_of_the_session(warehouse: PlayerWarehouse) -> None:
+    query = f"SELECT day, MEASURE(players), MEASURE(play_ms) FROM {SESSION_METRICS} GROUP BY day"
+    conf, zone = warehouse.spark.conf, "spark.sql.session.timeZone"
+    before, expected = conf.get(zone), set(warehouse.spark.sql(query).collect())
+    conf.set(zone, "America/Los_Angeles")
+    try:
+        assert set(warehouse.spark.sql(query).collect()) == expected
+    finally:
+        conf.set(zone, before)
+
+
 def test_without_a_session_there_is_no_number(warehouse: PlayerWarehouse) -> None:
     measures = ", ".join(f"MEASURE({name})" for name in MEASURES)
     (row,) = warehouse.spark.sql(f"SELECT {measures} FROM {SESSION_METRICS} WHERE day < '2025-01-01'").collect()

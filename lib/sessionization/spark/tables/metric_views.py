@@ -11,8 +11,6 @@ from sessionization.spark.tables.schemas import PLAYER_FIRST_DAYS, PLAYER_PROGRE
 from sessionization.spark.tables.statements import fill_in, read_statement, with_names
 
 SESSION_DAYS, SESSION_METRICS = "session_days", "session_metrics"
-_FIRST_DAY = "DATE '2000-01-01'"
-"""No session is older."""
 
 
 def create_metric_views(spark: SparkSession, location: TableLocation, say: Say) -> None:
@@ -31,19 +29,16 @@ def create_metric_views(spark: SparkSession, location: TableLocation, say: Say) 
 
 
 def _session_days_sql(spark: SparkSession, location: TableLocation) -> str:
-    last_run = f"FROM {location.sql_name(PLAYER_PROGRESS.name)} WHERE reason = 'run'"
     values = {
         "title": TITLE if TITLE in location.labels(spark) else "CAST(NULL AS string)",
         "condition": "true",
-        "as_of": f"(SELECT max(as_of) {last_run})",
-        "zone": f"(SELECT max(time_zone) {last_run})",
-        "days": f"sequence({_FIRST_DAY}, date_add(current_date(), 1))",
+        "as_of": f"(SELECT max(as_of) FROM {location.sql_name(PLAYER_PROGRESS.name)} WHERE reason = 'run')",
     }
-    names = ("played", "days", "played_in_days")
+    names = ("played", "played_in_days")
 
     def sql_name(name: str) -> str:
         """The name of a query of the statement, of the view, or of a table."""
-        if name in names:
+        if name in {*names, "days"}:
             return name
         return _view_name(location, name) if name == SESSION_DAYS else location.sql_name(name)
 

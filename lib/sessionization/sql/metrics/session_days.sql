@@ -19,7 +19,11 @@ AS
 WITH played AS (
 ${played}
 ), days AS (
-${days}
+  -- As in the query of that name, whatever the session's time zone in Spark.
+  SELECT day, to_utc_timestamp(timestamp_seconds(86400L * unix_date(day)), time_zone) AS begins_at,
+         to_utc_timestamp(timestamp_seconds(86400L * (unix_date(day) + 1)), time_zone) AS ends_at
+  FROM (SELECT time_zone, explode(sequence(DATE '2000-01-01', date_add(current_date(), 1))) AS day
+        FROM ${schema}.player_progress WHERE reason = 'run')
 ), played_in_days AS (
 ${played_in_days}
 ), firsts AS (
