@@ -33,7 +33,7 @@ UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and n
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup deploy demo demo-kafka sql notebooks notebook-data pictures test test-notebooks test-faults soak \
+.PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults soak \
   bench bench-quick watched wheel lint check format lock clean
 
 help: ## list the commands
@@ -123,6 +123,12 @@ demo-kafka: $(READY) $(BROKER) ## run the demo through its own Kafka broker
 sql: $(READY) ## query the demo's tables: make sql Q="SELECT end_reason, count(*) FROM sessions GROUP BY ALL"
 	@[ -n "$(Q)" ] || { echo 'give a query: make sql Q="SELECT end_reason, count(*) FROM sessions GROUP BY ALL"' >&2; exit 2; }
 	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
+
+players: $(READY) ## bring the demo's tables of players up to date, and print the numbers of each day and game
+	@$(BIN)/python jobs/players.py --warehouse $(DEMO)/warehouse
+	@$(MAKE) --no-print-directory sql Q="SELECT day, title, dau, new_players, sessions, play_ms DIV 60000 AS play_minutes, \
+	  length_p50_ms DIV 1000 AS median_seconds, peak_sessions, peak_minute \
+	  FROM daily_activity WHERE platform = 'all' ORDER BY day DESC, dau DESC"
 
 notebooks: $(NOTEBOOKS) ## open the notebooks in JupyterLab, on the tables of notebook-data, or of the demo
 	@[ -f .demo/widgets.json ] || $(MAKE) --no-print-directory notebook-data
