@@ -58,12 +58,13 @@ class LaptopWidgets:
             raise ConfigurationError(msg) from None
 
 
-def set_up(*, players: bool = False) -> None:
+def set_up(*, players: bool = False, week: bool = False) -> None:
     """Add these features to the calling notebook, with widget values that fit the demo's tables.
 
     Args:
         players: let the simulator play into the demo's input for a while, if the notebook reads that input. In a
             workspace the job `simulate` does that.
+        week: give the notebook the tables of a simulated week instead of the demo's.
 
     Raises `ConfigurationError` outside of notebooks.
     """
@@ -76,9 +77,15 @@ def set_up(*, players: bool = False) -> None:
     folder = notebook_tables_folder()
     given = _widget_values(folder)
     spark = _session(folder)
+    if week and given.get("warehouse") in (None, str(folder / "warehouse")):
+        from sessionization_laptop.player_week import load_week
+
+        given["warehouse"] = str(load_week(spark, folder / "week", print))
     dbutils = SimpleNamespace(widgets=LaptopWidgets(given))  # the part that the notebooks use
     shell.push({"spark": spark, "dbutils": dbutils, "display": display})
     _teach_sql(shell, spark)
+    if week:
+        return
     if not (folder / WIDGETS_FILE).is_file():
         print(  # noqa: T201 - a notebook's output
             "There are no tables yet: `make demo` or `make notebook-data` makes some. Or set the widgets' values."

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 from pyspark.sql import SparkSession
 
-from sessionization_laptop import notebook_data
+from sessionization_laptop import notebook_data, player_week
 from tests.support.headless import Executed, execute, project_entries
 
 IN_A_KERNEL = ("01_tour", "02_sessionize", "05_compare_runs")
@@ -28,6 +28,12 @@ def demo(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
         patch.setenv("MLFLOW_TRACKING_URI", f"sqlite:///{folder / 'mlflow.db'}")
         notebook_data.load_demo_tables(folder, live=60, dirt=0.3, run_for_ms=20_000)
     return folder
+
+
+@pytest.fixture(scope="session")
+def week(tmp_path_factory: pytest.TempPathFactory, spark: SparkSession) -> Path:
+    """A warehouse with the week of the notebook 07_players."""
+    return player_week.load_week(spark, tmp_path_factory.mktemp("players") / "week", lambda _: None)
 
 
 @pytest.fixture(scope="session")

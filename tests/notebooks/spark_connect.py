@@ -13,7 +13,7 @@ import sys
 import traceback
 from pathlib import Path
 
-from sessionization.command_line.parser import say_on_stdout
+from sessionization.command_line.parser import say_on_stderr, say_on_stdout
 from tests.notebooks.workspace_cells import run_notebook
 from tests.support.headless import ROOT
 
@@ -24,7 +24,8 @@ def serve(port: int, warehouses: dict[str, str]) -> None:
     """Register the tables of each warehouse and their views in a schema; print a line, then serve until stdin ends."""
     from sessionization.spark.engine.job_conf import DELTA_CONF
     from sessionization.spark.tables.location import TableLocation
-    from sessionization.spark.tables.schemas import TABLES
+    from sessionization.spark.tables.metric_views import create_metric_views
+    from sessionization.spark.tables.schemas import PLAYER_TABLES, TABLES
     from sessionization.spark.tables.views import create_views
     from sessionization_laptop.engine.local_session import local_session
 
@@ -39,9 +40,11 @@ def serve(port: int, warehouses: dict[str, str]) -> None:
     for schema, warehouse in warehouses.items():
         spark.sql(f"CREATE SCHEMA {CATALOG}.{schema} LOCATION '{warehouse}'")
         location = TableLocation(None, CATALOG, schema)
-        for table in TABLES:
+        folders = TableLocation(Path(warehouse))
+        for table in folders.present(spark, (*TABLES, *PLAYER_TABLES)):
             spark.sql(f"CREATE TABLE {location.sql_name(table.name)} USING delta LOCATION '{warehouse}/{table.name}'")
         create_views(spark, location)
+        create_metric_views(spark, location, say_on_stderr("serve"))
     say_on_stdout("ready")
     sys.stdin.read()
     spark.stop()

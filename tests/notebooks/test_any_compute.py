@@ -25,7 +25,7 @@ from tests.support.metrics_endpoint import free_port
 pytestmark = pytest.mark.job
 
 MODULE = [sys.executable, "-m", "tests.notebooks.spark_connect"]
-READ, CHANGED = "games", "changed"
+READ, CHANGED, PLAYED = "games", "changed", "played"
 
 
 @pytest.fixture(scope="module")
@@ -45,10 +45,13 @@ def checkpoints(demo: Path) -> Path:
 
 
 @pytest.fixture(scope="module")
-def address(demo: Path, copied: Path) -> Iterator[str]:
-    """The address of a server that knows the tables of the demo and of its copy as folders and in a schema each."""
+def address(demo: Path, copied: Path, week: Path) -> Iterator[str]:
+    """The address of a server that knows the tables of the demo, of its copy, and of a week of players.
+
+    It knows them as folders, and in a schema each.
+    """
     port = free_port()
-    warehouses = {READ: str(demo / "warehouse"), CHANGED: str(copied / "warehouse")}
+    warehouses = {READ: str(demo / "warehouse"), CHANGED: str(copied / "warehouse"), PLAYED: str(week)}
     command = [*MODULE, "serve", str(port), json.dumps(warehouses)]
     with subprocess.Popen(command, cwd=ROOT, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as server:
         assert server.stdout is not None
@@ -96,6 +99,8 @@ def outcomes(address: str, copied: Path, checkpoints: Path, account: str) -> dic
         "05": ("notebook", "05_compare_runs", {}),
         "06, trained": ("notebook", "06_predict_remaining", changed | {"score-only": "false"}),
         "06, scored": ("notebook", "06_predict_remaining", changed | {"score-only": "true"}),
+        "07": ("notebook", "07_players", {"catalog": CATALOG, "schema": PLAYED}),
+        "07 before the job players": ("notebook", "07_players", changed),
         "03 without tables": ("notebook", "03_query_sessions", {"warehouse": str(nowhere)}),
         "query": ("job", "query", [f"--warehouse={copied / 'warehouse'}", f"--sql={sql}"]),
         "inspect": ("job", "inspect_state", [f"--checkpoints={checkpoints}"]),
@@ -124,6 +129,7 @@ def outcomes(address: str, copied: Path, checkpoints: Path, account: str) -> dic
         ("05", "05_compare_runs"),
         ("06, trained", "06_predict_remaining"),
         ("06, scored", "06_predict_remaining"),
+        ("07", "07_players"),
     ],
 )
 def test_notebooks_show_their_pictures_and_tables_without_a_jvm(
@@ -141,6 +147,12 @@ def test_a_forecast_without_training_is_of_the_first_model(
 
 def test_missing_tables_are_named_without_a_jvm(outcomes: dict[str, Outcome], copied: Path) -> None:
     assert f"{copied / 'nowhere'} does not hold session_changes, sessions" in outcomes["03 without tables"].said
+
+
+def test_tables_of_players_that_are_missing_are_named_without_a_jvm(outcomes: dict[str, Outcome]) -> None:
+    said = outcomes["07 before the job players"].said
+    assert f"{CATALOG}.{CHANGED} does not hold player_progress, player_first_days" in said
+    assert "run the job players first" in said
 
 
 @pytest.mark.parametrize(

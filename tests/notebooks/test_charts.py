@@ -17,7 +17,9 @@ from sessionization.core.events import Activity, EndReason, Platform, Start
 from sessionization.notebook import sample_evening, tour
 from sessionization.notebook.charts import draw_sessions
 from sessionization.ops.state_reader import StateReader
+from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import PLAYER_TABLES
 from sessionization_laptop import laptop_notebook
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.malformed import possible_dirt
@@ -81,12 +83,14 @@ def test_the_sessions_of_the_tour_end_as_its_notebook_says() -> None:
     assert set(changes[changes["change"] == "heartbeat"]["device_id"]) == {"console-1", "pc-2", "console-3"}
 
 
-@pytest.mark.parametrize("name", ["03_query_sessions", "04_inspect_state", "05_compare_runs"])
+@pytest.mark.parametrize("name", ["03_query_sessions", "04_inspect_state", "05_compare_runs", "07_players"])
 def test_a_notebook_over_tables_without_rows_says_so(
     spark: SparkSession, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], name: str
 ) -> None:
     folder = tmp_path / "an evening"
-    empty_tables(spark, TableLocation(folder), owner="nobody")
+    location = empty_tables(spark, TableLocation(folder), owner="nobody")
+    for table in PLAYER_TABLES if name == "07_players" else ():
+        create_table(spark, location, table, "nobody")
     sessions = (
         "device_id string, session_id bigint, status string, partition int, opened_at timestamp, since_at timestamp, "
         "started_at timestamp"
@@ -94,7 +98,7 @@ def test_a_notebook_over_tables_without_rows_says_so(
     timers = "grouping_key string, due_at timestamp, partition int"
     monkeypatch.setattr(StateReader, "sessions", lambda self: self.spark.createDataFrame([], sessions))
     monkeypatch.setattr(StateReader, "timers", lambda self: self.spark.createDataFrame([], timers))
-    monkeypatch.setattr(laptop_notebook, "set_up", lambda: None)
+    monkeypatch.setattr(laptop_notebook, "set_up", lambda **_: None)
     given = {"warehouse": str(folder), "checkpoints": str(folder), "stores": f"sqlite:///{tmp_path / 'none.db'}"}
     shown = run_notebook(name, spark, given)
     assert (shown["Figure"], shown["table"]) == (0, 0)

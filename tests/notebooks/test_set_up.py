@@ -88,6 +88,16 @@ def test_without_the_demo_the_first_cell_says_so_and_the_tour_has_its_folder(
     assert simulator_folders == []
 
 
+def test_the_notebook_of_players_has_a_week_of_its_own(folder: Path, run: Run, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessionization_laptop.player_week.load_week", lambda _spark, week, _say: week)
+    show = "dbutils.widgets.text('warehouse', '', '')\nprint(dbutils.widgets.get('warehouse'))"
+    assert run("set_up(week=True)".join(SET_UP.rsplit("set_up(players=True)", 1))) == ""
+    assert run(show).strip() == str(folder / "week")
+    monkeypatch.setenv("SESSIONIZATION_WIDGETS", '{"warehouse": "/my/tables"}')
+    run("set_up(week=True)")
+    assert run(show).strip() == "/my/tables", "one that the user chose"
+
+
 def test_an_error_that_the_user_can_fix_is_shown_in_one_line(run: Run) -> None:
     shown = run("from sessionization.errors import CheckpointError\nraise CheckpointError('the folder is in use')")
     assert shown.strip() == "CheckpointError: the folder is in use"

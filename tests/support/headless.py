@@ -21,6 +21,7 @@ SHOWN = {
     "04_inspect_state": (5, 3),
     "05_compare_runs": (4, 1),
     "06_predict_remaining": (2, 2),
+    "07_players": (5, 3),
 }
 """The number of pictures and of tables that each notebook shows; a picture that updates counts once."""
 _CELL_S = 300

@@ -12,7 +12,7 @@ from sessionization.settings.state_settings import CheckpointSettings
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.metric_views import create_metric_views
-from sessionization.spark.tables.schemas import REQUIRED_TABLES
+from sessionization.spark.tables.schemas import PLAYER_TABLES, REQUIRED_TABLES
 from sessionization.spark.tables.views import create_views
 
 
@@ -54,3 +54,15 @@ def use_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
         return
     spark.catalog.setCurrentCatalog(str(location.catalog))
     spark.catalog.setCurrentDatabase(str(location.schema))
+
+
+def use_player_tables(spark: SparkSession, settings: TableLocationSettings) -> None:
+    """As `use_tables`, with the tables of the job players.
+
+    Raises `ConfigurationError` where a table does not exist yet.
+    """
+    use_tables(spark, settings)
+    location = TableLocation.of(settings.tables)
+    if missing := location.missing(spark, PLAYER_TABLES):
+        msg = f"{location} does not hold {', '.join(missing)}: run the job players first"
+        raise ConfigurationError(msg)
