@@ -14,12 +14,10 @@ from pathlib import Path
 
 from pyspark.sql import functions as F
 
-from sessionization.players.players_job import update
+from sessionization.players.players_job import create_player_tables, update
 from sessionization.players.players_settings import PlayersSettings
 from sessionization.spark.engine.generated_code import generate_code
 from sessionization.spark.engine.session import spark_session
-from sessionization.spark.tables.creation import create_table
-from sessionization.spark.tables.schemas import PLAYER_TABLES
 from tests.bench.age import Stand
 from tests.bench.processes import cpu_s
 from tests.bench.report import say
@@ -77,8 +75,7 @@ def main() -> int:
     ]  # fmt: skip
     for stand in stands:
         stand.fill()
-        for table in PLAYER_TABLES:
-            create_table(spark, stand.location, table, "no checkpoint")
+        create_player_tables(spark, stand.location)
         seconds, cores = run(stand)
         say(f"{stand.days} days: a first run took {seconds:.0f} s, {cores:.1f} cores")
     took: dict[tuple[str, int], list[tuple[float, float]]] = defaultdict(list)

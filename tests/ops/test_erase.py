@@ -205,7 +205,13 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
         "a file without a row would be read again by a warm start"
     )
     counts = {"raw_events": 9, "quarantine": 2, "session_changes": 8, "sessions_backfill": 4, "sessions": 4}
-    counts |= {"session_predictions": 4, "player_days": 1, "player_first_days": 1}
+    counts |= {
+        "session_predictions": 4,
+        "player_days": 1,
+        "player_first_days": 1,
+        "session_findings": 0,
+        "finding_limits": 0,
+    }
     assert receipt.deleted == counts
     assert (receipt.unnamed, receipt.state) == (2, 2)
     assert ANN not in str(receipt)

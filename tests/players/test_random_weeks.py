@@ -76,4 +76,4 @@ def test_a_few_weeks_with_a_day_of_25_hours(spark: SparkSession, tmp_path: Path)
 )
 def test_two_hundred_weeks(spark: SparkSession, tmp_path: Path, zone: str, day: tuple, rules: Rules) -> None:
     first = sum(day) * 1_000
-    play(spark, tmp_path, [Week(first + number, midnight(*day)) for number in range(40)], rules, zone, 30)
+    play(spark, tmp_path, [Week(first + number, midnight(*day)) for number in range(40)], rules, zone, 60)

@@ -11,11 +11,11 @@ from pyspark.sql import SparkSession
 from sessionization.core.events import Change, ChangeKind
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.players.player_erasure import tables_to_erase
-from sessionization.players.players_job import update
+from sessionization.players.players_job import create_player_tables, update
 from sessionization.players.players_settings import PlayersSettings
-from sessionization.spark.tables.creation import create_table, fit_to_events
+from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PLAYER_TABLES, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import STREAM_PROGRESS
 from sessionization.spark.tables.views import create_views
 from tests.support.changes import frame
 from tests.support.delta import read_table
@@ -62,8 +62,7 @@ class PlayerWarehouse:
     def create(cls, spark: SparkSession, folder: Path, time_zone: str = "UTC") -> "PlayerWarehouse":
         location = empty_tables(spark, TableLocation(folder), owner="owner")
         fit_to_events(spark, location, package_map(DEFAULT), ("title",))
-        for table in PLAYER_TABLES:
-            create_table(spark, location, table, "no checkpoint")
+        create_player_tables(spark, location)
         return cls(spark, location, time_zone)
 
     def stream(self, now_ms: int, changes: list[tuple[str, Change]]) -> None:

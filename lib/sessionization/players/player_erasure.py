@@ -7,9 +7,16 @@ from pyspark.sql import functions as F
 
 from sessionization.players.due_days import note
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PLAYER_DAYS, PLAYER_FIRST_DAYS, PLAYER_PROGRESS, Table
+from sessionization.spark.tables.schemas import (
+    FINDING_LIMITS,
+    PLAYER_DAYS,
+    PLAYER_FIRST_DAYS,
+    PLAYER_PROGRESS,
+    SESSION_FINDINGS,
+    Table,
+)
 
-TABLES_WITH_PLAYERS = (PLAYER_DAYS, PLAYER_FIRST_DAYS)
+TABLES_WITH_PLAYERS = (PLAYER_DAYS, PLAYER_FIRST_DAYS, SESSION_FINDINGS, FINDING_LIMITS)
 
 
 def tables_to_erase(

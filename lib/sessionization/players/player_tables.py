@@ -9,7 +9,14 @@ from pyspark.sql import functions as F
 
 from sessionization.players.due_days import note
 from sessionization.players.player_views import PlayerViews, day_of, list_of, spans_of
-from sessionization.spark.tables.schemas import DAILY_ACTIVITY, PLAYER_DAYS, PLAYER_FIRST_DAYS, RETENTION, Table
+from sessionization.spark.tables.schemas import (
+    DAILY_ACTIVITY,
+    PLAYER_DAYS,
+    PLAYER_FIRST_DAYS,
+    RETENTION,
+    SESSION_FINDINGS,
+    Table,
+)
 
 _WINDOW_DAYS = 28
 """The days of MAU; and at most so many days are computed at once, so that two windows fit into the bits of a bigint."""
@@ -35,6 +42,7 @@ class PlayerTables:
         last_day = max(self.views.today, *(known or ()))
         self._write_daily_activity(done, last_day)
         self._write_retention(done, last_day)
+        self._write_findings(done)
 
     def _write_player_days(self, span: list[date]) -> set[date]:
         """Write the days of a span, and the first days; return the days on which the first day of a player moved."""
@@ -81,6 +89,11 @@ class PlayerTables:
             return_days = list_of({day + timedelta(days=n) for day in span for n in RETENTION_DAYS})
             rows = self.views.frame("retention", due=list_of(span), return_days=return_days, last_day=day_of(last_day))
             self._replace(RETENTION, "cohort_day", span, rows)
+
+    def _write_findings(self, days: set[date]) -> None:
+        for span in spans_of(days, _WINDOW_DAYS):
+            self.views.set_days(span)
+            self._replace(SESSION_FINDINGS, "day", span, self.views.frame("session_findings"))
 
     def _replace(
         self, table: Table, column: str, days: Iterable[date], rows: DataFrame, file_per: str | None = None
