@@ -23,7 +23,10 @@ from sessionization.errors import ConfigurationError
 from sessionization.event_map.reading import PLAYSTATION, package_map
 from sessionization.files import refuse_unwritable
 from sessionization.job.sessionize_job import run
+from sessionization.players.players_job import keep_players
+from sessionization.players.players_settings import PlayersSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from sessionization.settings.table_location_settings import Tables
 from sessionization.spark.checkpoint.folder import LAYOUT_FILE
 from sessionization.spark.engine.session import job_session
 from sessionization.spark.tables.location import TableLocation
@@ -60,6 +63,12 @@ QUERIES = (
         "SELECT reason, count(*) AS messages FROM quarantine GROUP BY reason ORDER BY messages DESC LIMIT 5",
     ),
 )
+
+PLAYERS_QUERY = (
+    "SELECT title, dau, sessions, length_p50_ms DIV 1000 AS median_seconds, peak_sessions, peak_minute\n"
+    "FROM daily_activity WHERE platform = 'all' ORDER BY day DESC, dau DESC LIMIT 5"
+)
+"""How many play which game today? Asked once, at the end."""
 
 Source = Literal["files", "kafka"]
 _TOPIC_PARTITIONS = 2
@@ -176,12 +185,13 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
             is_over.set()
             refresher.join()
             look(spark)
+            players = _numbers_of_the_day(spark, settings.tables, console)
     finally:
         is_over.set()
         simulation.terminate()
         simulation.wait()
     console.print(*summary, sep="\n", highlight=False, markup=False)
-    for (_, query), answer in zip(QUERIES, view.answers, strict=True):
+    for query, answer in zip((*dict(QUERIES).values(), PLAYERS_QUERY), (*view.answers, players), strict=True):
         console.print(f"\n{query}", style="cyan", highlight=False, markup=False)
         console.print(answer)
     console.print(f"\nThe tables are in {location}. Ask your own question:", highlight=False)
@@ -191,6 +201,13 @@ def _run_demo(folder: Path, simulator: list[str | Path], source_settings: dict[s
     )
     if settings.input_folder is not None:
         write_widget_values(folder, heartbeat=_HEARTBEAT)
+
+
+def _numbers_of_the_day(spark: SparkSession, tables: Tables, console: Console) -> Table:
+    """Run the job players on the demo's tables, and ask them."""
+    keep_players(PlayersSettings(tables=tables), lambda _: None, threading.Event())
+    create_views(spark, TableLocation.of(tables))
+    return as_table(spark.sql(PLAYERS_QUERY), console)
 
 
 def answers(spark: SparkSession, console: Console) -> list[Table]:

@@ -9,8 +9,9 @@ from pyspark.sql import SparkSession
 
 from sessionization.backfill.backfill_job import backfill
 from sessionization.errors import CheckpointError, DifferenceError
+from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import PLAYER_PROGRESS, RAW_EVENTS, SESSION_CHANGES, STREAM_PROGRESS
 from tests.backfill.streamed_evening import StreamedEvening
 from tests.support.changes import NOW_MS, a_change, changes_frame
 from tests.support.checkpoint_folder import FIXED, reopened
@@ -91,7 +92,11 @@ def test_a_merge_is_refused_for_another_job_and_until_rollup_has_read_all_change
     assert "rollup has not read all of session_changes: the newest rows may differ for that" in lines
 
     catch_up(spark, streamed.location, tmp_path / "checkpoints")
+    create_table(spark, streamed.location, PLAYER_PROGRESS, "no checkpoint")
     assert streamed.backfill(to=DAY, merge=True)[-1].startswith("2 sessions are new in sessions")
+    [noted] = streamed.location.read(spark.read, PLAYER_PROGRESS).collect()
+    assert noted.reason == "merged", "the job players does not see by updated_at what was merged"
+    assert noted.days[0] < DAY
     # The stream did not go on: session 1 is still live.
     assert [(row.session_id, row.status) for row in streamed.rows()] == [(1, "live"), (2, "ended")]
     spark.sql(f"OPTIMIZE {streamed.sessions}")  # after it a second merge has nothing to commit

@@ -58,6 +58,8 @@ class Stand:
     changes: int
     now: datetime
     ids: Ids
+    devices: int | None = None
+    """How many devices play, each at random; None: each plays four sessions, one after the other."""
     next_id: int = field(init=False)
     next_live: int = field(init=False)
 
@@ -110,8 +112,8 @@ class Stand:
         """Rows of `rollup.fold_by_session`, in order of their starts. A task writes a file for each day of its rows."""
         number = F.col("id")
         rows = self.spark.range(first, after, numPartitions=max(1, tasks)).select(
-            _device(number).alias("device_id"),
-            session_id(_device(number), number, self.ids).alias("session_id"),
+            self._device(number).alias("device_id"),
+            session_id(self._device(number), number, self.ids).alias("session_id"),
             self._started_at(number).alias("started_at"),
         )
         account = F.concat(F.lit("account-"), F.substring("device_id", 8, 12))
@@ -131,7 +133,7 @@ class Stand:
             (F.col("started_at") if is_live else ended_at).alias("updated_at"),
         )
 
-    def _micro_batch(self) -> DataFrame:
+    def micro_batch(self) -> DataFrame:
         """The changes of one micro-batch: half are Starts, half are ends; few of them are of an older session."""
         half = self.changes // 2
         new = self.spark.range(self.next_id, self.next_id + half).select("id", F.lit("started").alias("change"))
@@ -142,12 +144,16 @@ class Stand:
         ).otherwise(F.col("id"))
         over = over.select(older.alias("id"), "change")
         self.next_id, self.next_live = self.next_id + half, self.next_live + half
+        return self.changes_of(new.unionAll(over))
+
+    def changes_of(self, rows: DataFrame) -> DataFrame:
+        """Starts and ends of sessions, from their numbers (`id`) and the kind of change."""
         is_end = F.col("change") == "ended"
         started_at = self._started_at(F.col("id"))
-        return new.unionAll(over).select(
-            _device(F.col("id")).alias("device_id"),
-            session_id(_device(F.col("id")), F.col("id"), self.ids).alias("session_id"),
-            F.concat(F.lit("account-"), F.substring(_device(F.col("id")), 8, 12)).alias("account_id"),
+        return rows.select(
+            self._device(F.col("id")).alias("device_id"),
+            session_id(self._device(F.col("id")), F.col("id"), self.ids).alias("session_id"),
+            F.concat(F.lit("account-"), F.substring(self._device(F.col("id")), 8, 12)).alias("account_id"),
             F.lit("pc").alias("platform"),
             "change",
             F.when(is_end, "reported").alias("end_reason"),
@@ -160,10 +166,14 @@ class Stand:
 
     def merge(self) -> None:
         """What a micro-batch of `rollup` does to `sessions`."""
-        batch = self._micro_batch().persist()
+        batch = self.micro_batch().persist()
         batch.count()
         merge_changes(self.spark, self.location, batch)
         batch.unpersist()
+
+    def _device(self, number: Column) -> Column:
+        device = F.floor(number / 4) if self.devices is None else F.pmod(F.hash(number), self.devices)
+        return F.concat(F.lit("device-"), F.substring(F.md5(device.cast("string")), 1, 24))
 
     def seed(self) -> None:
         """The entries of the state that a warm start begins with."""
@@ -176,10 +186,6 @@ class Stand:
         device = md5(str(self.ended // 4 - 1).encode(), usedforsecurity=False).hexdigest()[:24]
         now = f"TIMESTAMP '{self.now:%Y-%m-%d %H:%M:%S}'"
         assert self.spark.sql(sql.format(now=now, device=f"'device-{device}'")).collect()
-
-
-def _device(number: Column) -> Column:
-    return F.concat(F.lit("device-"), F.substring(F.md5(F.floor(number / 4).cast("string")), 1, 24))
 
 
 def _type_of(column: str) -> str:

@@ -9,7 +9,7 @@ from subprocess import PIPE, STDOUT
 
 import pytest
 
-from sessionization_laptop.demo import QUERIES
+from sessionization_laptop.demo import PLAYERS_QUERY, QUERIES
 from tests.support.job import ROOT, command, environment
 
 pytestmark = [pytest.mark.job, pytest.mark.long]
@@ -54,6 +54,7 @@ def test_a_demo_prints_lines_and_answers_and_a_second_one_continues_its_tables(t
         text = "\n".join(lines)
         for question, _ in QUERIES:
             assert question in text
+        assert PLAYERS_QUERY in text
         assert "reported" in text[text.index(QUERIES[0][0]) :]
     said = "this demo continues the tables of an earlier one; to begin anew, delete .demo"
     assert said not in first

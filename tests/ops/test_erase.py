@@ -2,6 +2,7 @@
 
 from datetime import UTC, datetime
 from pathlib import Path
+from threading import Event
 from typing import Any
 from urllib.parse import unquote, urlsplit
 
@@ -12,11 +13,16 @@ from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.message_limits import EventTimeLimits
 from sessionization.ops import erase as ops
 from sessionization.ops.maintenance_settings import EraseSettings
+from sessionization.players.players_job import keep_players
+from sessionization.players.players_settings import PlayersSettings
 from sessionization.spark.input.parse import parse
 from sessionization.spark.output.sinks import ArchiveSink, SinkContext
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
     BACKFILL,
+    DAILY_ACTIVITY,
+    PLAYER_DAYS,
+    PLAYER_TABLES,
     QUARANTINE,
     RAW_EVENTS,
     SESSION_CHANGES,
@@ -136,6 +142,13 @@ def shown_ends(rows: list[Row]) -> dict[int, tuple]:
     }
 
 
+def players_of_days(spark: SparkSession, location: TableLocation) -> tuple[set[str], list[int]]:
+    """The players that `player_days` names, and the DAU of each day."""
+    days = location.read(spark.read, DAILY_ACTIVITY).where("title = 'all' AND platform = 'all'").orderBy("day")
+    names = location.read(spark.read, PLAYER_DAYS).select("player").distinct()
+    return {row.player for row in names.collect()}, [row.dau for row in days.collect()]
+
+
 def messages(spark: SparkSession, location: TableLocation, table: Table) -> list[bytes]:
     rows = location.read(spark.read, table).where("value IS NOT NULL").select("value")
     return sorted(bytes(row.value) for row in rows.collect())
@@ -144,7 +157,9 @@ def messages(spark: SparkSession, location: TableLocation, table: Table) -> list
 def files_in_use(spark: SparkSession, location: TableLocation) -> set[Path]:
     """The files that hold the tables' rows now; a `VACUUM` deletes all others."""
     return {
-        Path(unquote(urlsplit(file).path)) for table in TABLES for file in location.read(spark.read, table).inputFiles()
+        Path(unquote(urlsplit(file).path))
+        for table in (*TABLES, *PLAYER_TABLES)
+        for file in location.read(spark.read, table).inputFiles()
     }
 
 
@@ -166,7 +181,12 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
         file.parts[0] for file in files_that_contain(location.warehouse, spark, ANN.encode())
     }
 
+    players = settings_of(PlayersSettings, warehouse=location.warehouse)
+    keep_players(players, lambda _: None, Event())
+    assert players_of_days(spark, location) == ({ANN, BOB, CID}, [3])
+
     receipt = ops.erase(settings, lambda _: None)
+    assert players_of_days(spark, location) == ({BOB, CID}, [3])
     assert sessions_in(spark, location, SESSION_CHANGES) == OTHER_CHANGES
     assert sessions_in(spark, location, SESSION_PREDICTIONS) == OTHER_SESSIONS
     for table in (SESSIONS, BACKFILL):
@@ -185,7 +205,13 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
         "a file without a row would be read again by a warm start"
     )
     counts = {"raw_events": 9, "quarantine": 2, "session_changes": 8, "sessions_backfill": 4, "sessions": 4}
-    counts |= {"session_predictions": 4}
+    counts |= {
+        "session_predictions": 4,
+        "player_days": 1,
+        "player_first_days": 1,
+        "session_findings": 0,
+        "finding_limits": 0,
+    }
     assert receipt.deleted == counts
     assert (receipt.unnamed, receipt.state) == (2, 2)
     assert ANN not in str(receipt)
@@ -196,6 +222,8 @@ def test_an_erasure_removes_an_account_from_tables_and_files_and_leaves_others_u
     assert in_use <= set(location.warehouse.rglob("*.parquet")), "both sides spell paths alike"
     holding = (location.warehouse / file for file in files_that_contain(location.warehouse, spark, ANN.encode()))
     assert in_use.isdisjoint(holding)
+    keep_players(players, lambda _: None, Event())
+    assert players_of_days(spark, location) == ({BOB, CID}, [2]), "counts follow with the next run"
 
 
 @pytest.mark.long

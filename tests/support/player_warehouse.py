@@ -10,17 +10,24 @@ from pyspark.sql import SparkSession
 
 from sessionization.core.events import Change, ChangeKind
 from sessionization.event_map.reading import DEFAULT, package_map
-from sessionization.players.players_job import update
+from sessionization.players.player_erasure import tables_to_erase
+from sessionization.players.players_job import create_player_tables, update
 from sessionization.players.players_settings import PlayersSettings
-from sessionization.spark.tables.creation import create_table, fit_to_events
+from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PLAYER_TABLES, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import STREAM_PROGRESS
+from sessionization.spark.tables.views import create_views
 from tests.support.changes import frame
 from tests.support.delta import read_table
-from tests.support.player_oracle import Played, PlayerOracle, player_oracle
+from tests.support.player_oracle import Played, PlayerOracle, PlayerSession, player_oracle
 from tests.support.reference_sessions import session_rows
 from tests.support.settings import settings_of
 from tests.support.warehouse import empty_tables, frame_of, merge_changes
+
+
+class KilledError(Exception):
+    """The process is gone."""
+
 
 KEYS = {
     "player_days": ("day", "player_kind", "player", "title", "platform"),
@@ -28,6 +35,19 @@ KEYS = {
     "retention": ("cohort_day", "title"),
     "player_first_days": ("player_kind", "player", "title"),
 }
+
+
+@dataclass
+class Boundaries:
+    """Passed to a run as its check: counts the boundaries, and kills the run at the one of this number."""
+
+    killed_at: int | None = None
+    passed: int = 0
+
+    def __call__(self) -> None:
+        self.passed += 1
+        if self.passed == self.killed_at:
+            raise KilledError
 
 
 @dataclass
@@ -42,8 +62,7 @@ class PlayerWarehouse:
     def create(cls, spark: SparkSession, folder: Path, time_zone: str = "UTC") -> "PlayerWarehouse":
         location = empty_tables(spark, TableLocation(folder), owner="owner")
         fit_to_events(spark, location, package_map(DEFAULT), ("title",))
-        for table in PLAYER_TABLES:
-            create_table(spark, location, table, "no checkpoint")
+        create_player_tables(spark, location)
         return cls(spark, location, time_zone)
 
     def stream(self, now_ms: int, changes: list[tuple[str, Change]]) -> None:
@@ -82,6 +101,24 @@ class PlayerWarehouse:
 
     def oracle(self, changes: list[tuple[str, Change]] | None = None) -> PlayerOracle:
         return player_oracle(self.played(changes), self.time_zone, self.now_ms)
+
+    def erase(self, account: str) -> None:
+        """What the job erase_account does to these tables and to `sessions`."""
+        theirs = {key for key, row in session_rows(self.changes).items() if row.account_id == account}
+        keys = self.spark.createDataFrame(sorted(theirs), "device_id string, session_id bigint")
+        for table in tables_to_erase(self.spark, self.location, [account], keys):
+            name = self.location.sql_name(table.name)
+            self.spark.sql(f"DELETE FROM {name} WHERE player_kind = 'account' AND player = '{account}'")
+        self.spark.sql(f"DELETE FROM {self.location.sql_name('sessions')} WHERE account_id = '{account}'")
+        self.changes = [
+            (device, change) for device, change in self.changes if (device, change.session_id) not in theirs
+        ]
+
+    def player_sessions(self) -> dict[tuple[str, int], PlayerSession]:
+        """The rows of the view."""
+        create_views(self.spark, self.location, ("player_sessions",))
+        rows = self.spark.sql("SELECT device_id, session_id, number, gap_ms, overlaps FROM player_sessions").collect()
+        return {(row.device_id, row.session_id): PlayerSession(row.number, row.gap_ms, row.overlaps) for row in rows}
 
     def rows(self, table: str) -> dict[tuple, dict[str, Any]]:
         assert self.location.warehouse is not None

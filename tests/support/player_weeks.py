@@ -13,6 +13,7 @@ MINUTE_MS = 60_000
 RULES = Rules(heartbeat_ms=HOUR_MS, session_timeout_ms=30 * HOUR_MS, late_retention_ms=2 * HOUR_MS)
 WITH_SIGNS = replace(RULES, inactivity_timeout_ms=HOUR_MS, late_retention_ms=2 * HOUR_MS)
 _LAGS_MS = (1_000, 1_000, 1_000, 90 * MINUTE_MS, 9 * HOUR_MS, 2 * DAY_MS)
+DAY_WITHOUT_STARTS = 3
 _PLATFORMS = ("pc", "console")
 
 Arrival = tuple[int, str, Event]
@@ -34,6 +35,8 @@ class Week:
             device_id, platform = f"d{self.number}-{device}", _PLATFORMS[device % 2]
             account, at_ms, session_id = rng.choice(accounts), self.begins_ms + rng.randrange(DAY_MS), 0
             while at_ms < self.begins_ms + 7 * DAY_MS:
+                if (at_ms - self.begins_ms) // DAY_MS == DAY_WITHOUT_STARTS:
+                    at_ms += DAY_MS
                 if rng.random() < 0.3:
                     account = rng.choice(accounts)
                 if rng.random() < 0.95:  # else the id is used again

@@ -4,7 +4,7 @@ import contextlib
 import math
 import threading
 from dataclasses import dataclass, replace
-from datetime import timedelta
+from datetime import date, timedelta
 from functools import partial
 
 from pyspark.sql import Column, DataFrame, SparkSession
@@ -19,8 +19,9 @@ from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.message_limits import EventTimeLimits
+from sessionization.players.due_days import note
 from sessionization.say import Say
-from sessionization.settings.sessionize_settings import RuleSettings
+from sessionization.settings.rule_settings import RuleSettings
 from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -32,10 +33,10 @@ from sessionization.spark.replay.archived_events import archived_messages, read_
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock, stream_clock
 from sessionization.spark.tables import rollup
 from sessionization.spark.tables.conflicts import explain_conflict
-from sessionization.spark.tables.lease import STREAM_LEASE, hold_lease
-from sessionization.spark.tables.lease_table import StoredLease, no_lease
+from sessionization.spark.tables.lease import PLAYERS_LEASE, STREAM_LEASE, hold_lease
+from sessionization.spark.tables.lease_table import StoredLease
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import BACKFILL, RAW_EVENTS, SESSION_CHANGES, SESSIONS
+from sessionization.spark.tables.schemas import BACKFILL, PLAYER_PROGRESS, RAW_EVENTS, SESSION_CHANGES, SESSIONS
 
 _MOST_LISTED = 20
 _COMPARED_COLUMNS = (
@@ -111,14 +112,15 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
         if settings.merge and location.warehouse is not None and settings.state.checkpoints is not None:
             stack.enter_context(lock_folder(settings.state.checkpoints, say))
             is_exclusive = stack.enter_context(location.lock_for_stream(say))
+            stack.enter_context(location.lock_for_players(say))
         spark = stack.enter_context(job_session(conf=GENERATED_CODE_CONF, settings=settings))
         location.require(spark, (*([RAW_EVENTS] if scope.archives else []), SESSION_CHANGES, SESSIONS))
         scope = replace(scope, layout=replace(scope.layout, labels=location.labels(spark)))
         check_registry(spark, scope.events)
-        check_lease = no_lease
-        if not is_exclusive:
-            stored = StoredLease(spark, location, STREAM_LEASE)
-            check_lease = stack.enter_context(hold_lease(stored, "backfill", say, threading.Event())).check
+        leases = [
+            stack.enter_context(hold_lease(StoredLease(spark, location, name), "backfill", say, threading.Event()))
+            for name in (() if is_exclusive else (STREAM_LEASE, PLAYERS_LEASE))
+        ]
         if settings.state.checkpoints is not None:
             _check_backlog(spark, location, settings, settings.state.checkpoints, say)
         clock = stream_clock(spark, location, scope.read_from_ms, scope.to_ms)
@@ -130,7 +132,8 @@ def backfill(settings: BackfillSettings, say: Say) -> None:
             if clock.goes_on:
                 say("sessions that were live when these days ended are left out: the stream went on")
                 folded = folded.where("_shown_end IS NOT NULL")
-            check_lease()
+            for lease in leases:
+                lease.check()
             _merge(spark, location, folded, scope, say)
         else:
             _write(spark, location, folded, say)
@@ -241,6 +244,8 @@ def _write(spark: SparkSession, location: TableLocation, folded: DataFrame, say:
 def _merge(spark: SparkSession, location: TableLocation, folded: DataFrame, scope: ReplayScope, say: Say) -> None:
     lookback_ms = rollup.lookback(scope.limits.max_event_age_ms, scope.rules.session_timeout_ms)
     since = rollup.search_since(scope.from_ms - lookback_ms, lookback_ms)
+    if location.exists(spark, PLAYER_PROGRESS):
+        note(spark, location, "merged", [date.fromisoformat(since)])
     with explain_conflict(SESSIONS.name):
         counts = rollup.merge_folded(spark, location, folded, since)
     say(f"{counts.num_inserted_rows} sessions are new in sessions, {counts.num_updated_rows} are changed")

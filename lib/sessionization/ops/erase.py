@@ -24,6 +24,7 @@ from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.maintenance_settings import EraseSettings
 from sessionization.ops.source_rows import refuse_rows_in_source
 from sessionization.ops.state_reader import StateReader
+from sessionization.players.player_erasure import tables_to_erase
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import refuse_backlog
 from sessionization.spark.checkpoint.folder import SESSIONIZE, read_checkpoint
@@ -158,7 +159,8 @@ class _Erasure:
 
         First go the messages, then the rows of the `account_sessions` that name no account, then the rows that name an
         account, `sessions` last. So a row that names a session's account goes after the rows that are found by it. The
-        rows of `raw_events` stay without their messages: a warm start reads in them which input has been read.
+        rows of `raw_events` stay without their messages: a warm start reads in them which input has been read. The
+        tables of the job players come before `sessions`, because their days are found by the rows that they still have.
         """
         location = self.location
         named = self.spark.createDataFrame([(account,) for account in accounts], "account_id string")
@@ -167,6 +169,10 @@ class _Erasure:
             messages = _messages(location.read(self.spark.read, table), accounts, account_sessions, self.events)
             change = "UPDATE SET value = NULL" if table is RAW_EVENTS else "DELETE"
             self._count(table, self._merge(table, messages, _equal(_MESSAGE_COLUMNS), change))
+        players = tables_to_erase(self.spark, location, accounts, account_sessions)
+        for table in players:
+            is_theirs = "t.player_kind = 'account' AND t.player = s.account_id"
+            self._count(table, self._merge(table, named, is_theirs, "DELETE"))
         optional = [table for table in (BACKFILL, SESSION_PREDICTIONS) if location.exists(self.spark, table)]
         tables = (SESSION_CHANGES, *optional, SESSIONS)
         nameless = dict.fromkeys(tables, 0)
@@ -179,7 +185,7 @@ class _Erasure:
             self._count(table, nameless[table] + self._delete_matching(table, named, _ACCOUNT_COLUMN))
             if "_shown_end" in table.column_names:
                 self.receipt.unnamed += self._clear_account(table, named)
-        for table in (*message_tables, *tables):
+        for table in (*message_tables, *tables, *players):
             self._purge(table)
 
     def _count(self, table: Table, rows: int) -> None:

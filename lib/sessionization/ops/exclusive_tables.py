@@ -12,7 +12,14 @@ from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder
 from sessionization.spark.engine.job_conf import MESSAGES_CONF, TIME_ZONE_CONF
 from sessionization.spark.engine.session import job_session, session_for_uris
-from sessionization.spark.tables.lease import LANDING_LEASE, MAINTENANCE_LEASE, STREAM_LEASE, Lease, hold_lease
+from sessionization.spark.tables.lease import (
+    LANDING_LEASE,
+    MAINTENANCE_LEASE,
+    PLAYERS_LEASE,
+    STREAM_LEASE,
+    Lease,
+    hold_lease,
+)
 from sessionization.spark.tables.lease_table import StoredLease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import Table
@@ -48,6 +55,7 @@ def open_tables_exclusively(
                 stack.enter_context(lock_folder(checkpoints, say, stop))
                 is_exclusive = stack.enter_context(location.lock_for_stream(say, stop))
                 stack.enter_context(location.lock_for_maintenance(say, stop))
+                stack.enter_context(location.lock_for_players(say, stop))
         depends_on = TIME_ZONE_CONF if is_maintenance else MESSAGES_CONF
         spark = stack.enter_context(job_session(depends_on=depends_on, settings=settings))
         location.require(spark, needed)
@@ -67,7 +75,7 @@ def open_tables_exclusively(
 
 
 def _lease_names(location: TableLocation, *, is_maintenance: bool) -> tuple[str, ...]:
-    """The leases of a job: a landing into a catalog has one of its own, which only an erasure excludes."""
+    """The leases of a job. Landing into a catalog and the job players have their own, which an erasure excludes."""
     if location.warehouse is not None:
-        return STREAM_LEASE, MAINTENANCE_LEASE
-    return (MAINTENANCE_LEASE,) if is_maintenance else (STREAM_LEASE, MAINTENANCE_LEASE, LANDING_LEASE)
+        return STREAM_LEASE, MAINTENANCE_LEASE, PLAYERS_LEASE
+    return (MAINTENANCE_LEASE,) if is_maintenance else (STREAM_LEASE, MAINTENANCE_LEASE, LANDING_LEASE, PLAYERS_LEASE)

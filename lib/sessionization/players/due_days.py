@@ -29,10 +29,15 @@ _ONE_DAY = timedelta(days=1)
 
 @dataclass(frozen=True, slots=True)
 class Progress:
-    """The last run, and the days that wait for the next one."""
+    """The last run, and the days that wait for the next one.
+
+    A merge of `backfill` has noted one day (UTC): sessions that start then or later may have changed, whatever their
+    `updated_at`.
+    """
 
     last: Row | None
     noted: frozenset[date]
+    merged_since: date | None
 
     @classmethod
     def read(cls, spark: SparkSession, location: TableLocation) -> "Progress":
@@ -41,7 +46,8 @@ class Progress:
             "to_date(from_utc_timestamp(as_of, time_zone)) AS last_day",
         ).collect()  # fmt: skip
         last = next((row for row in rows if row.reason == "run"), None)
-        return cls(last, frozenset(day for row in rows for day in row.days or ()))
+        noted = frozenset(day for row in rows if row.reason in {"begun", "erased"} for day in row.days)
+        return cls(last, noted, min((row.days[0] for row in rows if row.reason == "merged"), default=None))
 
     def refuse_other_zone(self, time_zone: str) -> None:
         """Raises `ConfigurationError` where the tables have days of another zone."""
@@ -51,7 +57,7 @@ class Progress:
 
 
 def note(spark: SparkSession, location: TableLocation, reason: Reason, days: Iterable[date]) -> None:
-    """Let the next run compute these days anew."""
+    """Let the next run compute these days anew; after a merge, this day and all later ones."""
     location.append(_row(spark, reason, days=sorted(days)), PLAYER_PROGRESS)
 
 
@@ -73,15 +79,20 @@ def due_days(views: PlayerViews, progress: Progress, *, rebuild: bool) -> set[da
         views.create("played", condition="true")
         ends = {views.today, *(known or ()), *_span(views)}
         return {*progress.noted, *days_between(min(ends), max(ends))}
+    last_day = max(views.today, *(known or ()))
+    due = {*progress.noted, *days_between(progress.last.last_day, last_day)}
+    if progress.merged_since is not None:
+        views.create("played", condition=f"started_at >= TIMESTAMP '{progress.merged_since} 00:00:00'")
+        due |= days_between(min([last_day, *_span(views)]), last_day)
     since_ms = progress.last.read_until_ms - REREAD_MS
-    views.create("played", condition=f"updated_at >= timestamp_millis({since_ms})")
-    changed = days_between(progress.last.last_day, max(views.today, *(known or ()))) | progress.noted
-    if not (span := _span(views)):
-        return {*changed}
-    first, last = span
-    views.create("days", days=f"sequence({day_of(first)}, {day_of(last)})")
-    views.create("played_in_days")
-    return {*changed} | {row.day for row in views.frame("changed_days", first_day=day_of(first)).collect()}
+    changed = views.frame("played", condition=f"updated_at >= timestamp_millis({since_ms})").persist()
+    views.put("played", changed)
+    if span := _span(views):
+        views.create("days", days=f"sequence({day_of(span[0])}, {day_of(span[1])})")
+        views.create("played_in_days")
+        due |= {row.day for row in views.frame("changed_days", first_day=day_of(span[0])).collect()}
+    changed.unpersist()
+    return due
 
 
 def days_between(first: date, last: date) -> frozenset[date]:

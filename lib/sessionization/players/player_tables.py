@@ -8,8 +8,15 @@ from pyspark.sql import DataFrame
 from pyspark.sql import functions as F
 
 from sessionization.players.due_days import note
-from sessionization.players.player_views import PlayerViews, array_of, day_of, spans_of
-from sessionization.spark.tables.schemas import DAILY_ACTIVITY, PLAYER_DAYS, PLAYER_FIRST_DAYS, RETENTION, Table
+from sessionization.players.player_views import PlayerViews, day_of, list_of, spans_of
+from sessionization.spark.tables.schemas import (
+    DAILY_ACTIVITY,
+    PLAYER_DAYS,
+    PLAYER_FIRST_DAYS,
+    RETENTION,
+    SESSION_FINDINGS,
+    Table,
+)
 
 _WINDOW_DAYS = 28
 """The days of MAU; and at most so many days are computed at once, so that two windows fit into the bits of a bigint."""
@@ -35,6 +42,7 @@ class PlayerTables:
         last_day = max(self.views.today, *(known or ()))
         self._write_daily_activity(done, last_day)
         self._write_retention(done, last_day)
+        self._write_findings(done)
 
     def _write_player_days(self, span: list[date]) -> set[date]:
         """Write the days of a span, and the first days; return the days on which the first day of a player moved."""
@@ -66,11 +74,10 @@ class PlayerTables:
         return moved_days
 
     def _write_daily_activity(self, days: set[date], last_day: date) -> None:
-        affected = {day + timedelta(days=n) for day in days for n in range(_WINDOW_DAYS)}
+        views, affected = self.views, {day + timedelta(days=n) for day in days for n in range(_WINDOW_DAYS)}
         for span in spans_of((day for day in affected if day <= last_day or day in days), _WINDOW_DAYS):
-            views = self.views
             views.set_days(days.intersection(span))
-            views.put("window_ends", views.frame("days", days=array_of(day for day in span if day <= last_day)))
+            views.values["window_ends"] = list_of(day for day in span if day <= last_day)
             for name in ("player_cells", "daily_players", "daily_lengths", "daily_peaks"):
                 views.create(name)
             views.create("windows", first_day=day_of(span[0]), last_day=day_of(span[-1]))
@@ -78,18 +85,20 @@ class PlayerTables:
 
     def _write_retention(self, days: set[date], last_day: date) -> None:
         cohorts = {day - timedelta(days=n) for day in days for n in RETENTION_DAYS}
-        for span in spans_of(cohorts, _WINDOW_DAYS):
-            returns = {day + timedelta(days=n) for day in span for n in RETENTION_DAYS}
-            self.views.create("days", days=array_of(span))
-            return_days = ", ".join(map(day_of, sorted(returns)))
-            rows = self.views.frame("retention", return_days=return_days, last_day=day_of(last_day))
+        for span in spans_of(cohorts, 2 * _WINDOW_DAYS):
+            return_days = list_of({day + timedelta(days=n) for day in span for n in RETENTION_DAYS})
+            rows = self.views.frame("retention", due=list_of(span), return_days=return_days, last_day=day_of(last_day))
             self._replace(RETENTION, "cohort_day", span, rows)
+
+    def _write_findings(self, days: set[date]) -> None:
+        for span in spans_of(days, _WINDOW_DAYS):
+            self.views.set_days(span)
+            self._replace(SESSION_FINDINGS, "day", span, self.views.frame("session_findings"))
 
     def _replace(
         self, table: Table, column: str, days: Iterable[date], rows: DataFrame, file_per: str | None = None
     ) -> None:
         """Replace the rows of these days in one commit, in one file for each value of `file_per`, or in one file."""
         self.check()
-        rows = rows.coalesce(1) if file_per is None else rows.repartition(F.col(file_per))
-        condition = f"{column} IN ({', '.join(map(day_of, sorted(days)))})"
-        self.views.location.replace_where(rows.select(*table.column_names), table, condition)
+        rows = rows.repartition(1) if file_per is None else rows.repartition(F.col(file_per))
+        self.views.location.replace_where(rows.select(*table.column_names), table, f"{column} IN ({list_of(days)})")

@@ -21,7 +21,8 @@ _ONE_DAY = timedelta(days=1)
 class PlayerViews:
     """The queries by their names: one may read another, once that has become a view, and the tables.
 
-    Tables in `versions` are read as they were at that version, whatever is written meanwhile.
+    Tables in `versions` are read as they were at that version, whatever is written meanwhile. `values` are placeholders
+    for all queries that follow.
     """
 
     spark: SparkSession
@@ -30,6 +31,7 @@ class PlayerViews:
     as_of_ms: int
     title: str
     versions: dict[str, int] = field(default_factory=dict)
+    values: dict[str, str] = field(default_factory=dict)
     created: set[str] = field(default_factory=set)
 
     @property
@@ -44,7 +46,7 @@ class PlayerViews:
             "as_of": f"timestamp_millis({self.as_of_ms})",
             "title": self.title,
         }
-        return self.spark.sql(fill_in(read_statement("players", name), self.sql_name, **known | values))
+        return self.spark.sql(fill_in(read_statement("players", name), self.sql_name, **known | self.values | values))
 
     def create(self, name: str, **values: str) -> None:
         """Make a query a view for the others."""
@@ -62,16 +64,17 @@ class PlayerViews:
         return f"{self.location.sql_name(name)}{'' if version is None else f' VERSION AS OF {version}'}"
 
     def set_days(self, days: Iterable[date]) -> None:
-        """Let `days` be these days, and `played_in_days` the sessions that touched them."""
+        """Let these days be `due`, and `played_in_days` the sessions that touched them."""
         days = sorted(days)
-        self.create("days", days=array_of(days))
+        self.values["due"] = list_of(days)
+        self.create("days", days=f"array({list_of(days)})")
         # A day of any zone lies within its date in UTC and a day before and after. Delta skips other files by it.
         spans = (
             f"(started_at < {_instant(span[-1] + 2 * _ONE_DAY)}"
             f" AND (ended_at IS NULL OR ended_at >= {_instant(span[0] - _ONE_DAY)}))"
             for span in _runs_of(days)
         )
-        self.create("played", condition=" OR ".join(spans))
+        self.create("played", condition=" OR ".join(spans) or "false")
         self.create("played_in_days")
 
     def drop(self) -> None:
@@ -79,9 +82,9 @@ class PlayerViews:
             self.spark.catalog.dropTempView(f"{_PREFIX}{name}")
 
 
-def array_of(days: Iterable[date]) -> str:
-    """Days as SQL."""
-    return f"CAST(array({', '.join(map(day_of, days))}) AS array<date>)"
+def list_of(days: Iterable[date]) -> str:
+    """Days as SQL, between commas; a null where there is none."""
+    return ", ".join(map(day_of, sorted(days))) or "CAST(NULL AS date)"
 
 
 def day_of(day: date) -> str:

@@ -8,7 +8,7 @@ from pyspark.sql import SparkSession
 from pyspark.sql import functions as F
 
 from sessionization.clock import utc, wall_clock_ms
-from sessionization.durations import DAY_MS
+from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.errors import StoppedError
 from sessionization.event_map.model import TITLE
 from sessionization.players.due_days import Progress, due_days, finish, note
@@ -24,7 +24,10 @@ from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.lease import PLAYERS_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PLAYER_TABLES, SESSIONS, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import FINDING_LIMITS, PLAYER_TABLES, SESSIONS, STREAM_PROGRESS
+
+_USUAL_LIMITS = {"devices_at_once": 1, "without_end": 8 * HOUR_MS, "many_starts": 10, "foreground": 60_000}
+"""The `most` of each finding. Play time has none: that is for law and parents to say."""
 
 
 def keep_players(settings: PlayersSettings, say: Say, stop: threading.Event) -> None:
@@ -52,9 +55,17 @@ def keep_players(settings: PlayersSettings, say: Say, stop: threading.Event) -> 
                 msg = "stopped; the next run does what this one could not"
                 raise StoppedError(msg)
 
-        for table in PLAYER_TABLES:
-            create_table(spark, location, table, "no checkpoint")
+        create_player_tables(spark, location)
         update(spark, location, settings, say, check)
+
+
+def create_player_tables(spark: SparkSession, location: TableLocation) -> None:
+    """Create the tables that are missing, with the usual limits of findings."""
+    for table in PLAYER_TABLES:
+        create_table(spark, location, table, "no checkpoint")
+    if location.newest_version(spark, FINDING_LIMITS) == 0:  # not where somebody has deleted them
+        limits = [(finding, None, None, most) for finding, most in _USUAL_LIMITS.items()]
+        location.append(spark.createDataFrame(limits, FINDING_LIMITS.schema), FINDING_LIMITS)
 
 
 def update(

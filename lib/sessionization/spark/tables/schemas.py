@@ -158,5 +158,15 @@ PLAYER_FIRST_DAYS = _read("player_first_days")
 DAILY_ACTIVITY = _read("daily_activity")
 RETENTION = _read("retention")
 PLAYER_PROGRESS = _read("player_progress")
-PLAYER_TABLES = (PLAYER_PROGRESS, PLAYER_FIRST_DAYS, PLAYER_DAYS, DAILY_ACTIVITY, RETENTION)
+SESSION_FINDINGS = _read("session_findings")
+FINDING_LIMITS = _read("finding_limits")
+PLAYER_TABLES = (
+    PLAYER_PROGRESS,
+    PLAYER_FIRST_DAYS,
+    PLAYER_DAYS,
+    DAILY_ACTIVITY,
+    RETENTION,
+    SESSION_FINDINGS,
+    FINDING_LIMITS,
+)
 """Not in `TABLES`: the job players creates them, and no checkpoint owns them."""

@@ -1,4 +1,4 @@
--- The rows of daily_activity: new ones of the `days`, and of other days the present ones with new windows.
+-- The rows of daily_activity: new ones of the days that are due, and those of other days with new windows.
 WITH of_day AS (
   SELECT day, title, platform, dau, new_players, sessions, play_ms, foreground_ms, length_p50_ms, length_p90_ms,
          coalesce(peak_sessions, 0) AS peak_sessions, peak_minute, coalesce(ended, 0) AS ended,
@@ -10,7 +10,7 @@ WITH of_day AS (
   SELECT day, title, platform, dau, new_players, sessions, play_ms, foreground_ms, length_p50_ms, length_p90_ms,
          peak_sessions, peak_minute, ended, share_without_end, provisional
   FROM ${schema}.daily_activity
-  WHERE day IN (SELECT day FROM ${schema}.window_ends) AND day NOT IN (SELECT day FROM ${schema}.days)
+  WHERE day IN (${window_ends}) AND day NOT IN (${due})
 )
 SELECT day, title, platform, coalesce(dau, 0) AS dau, wau, mau, coalesce(dau, 0) / mau AS stickiness,
        coalesce(new_players, 0) AS new_players, coalesce(dau - new_players, 0) AS returning_players,

@@ -5,7 +5,7 @@ WITH later AS (
   FROM (SELECT * FROM ${schema}.moved_first_days WHERE is_lost) m
   JOIN ${schema}.player_days p
     ON p.player_kind = m.player_kind AND p.player = m.player AND m.title IN ('all', p.title)
-  WHERE p.day > ${first_lost_day} AND p.day NOT IN (SELECT day FROM ${schema}.days)
+  WHERE p.day > ${first_lost_day} AND p.day NOT IN (${due})
   GROUP BY m.player_kind, m.player, m.title
 )
 SELECT m.player_kind, m.player, m.title, m.old_day, least(m.new_day, later.day) AS first_day

@@ -1,4 +1,4 @@
--- Players whose first day in a title, or in any ("all"), is another one now that the `days` are computed anew: the day
+-- Players whose first day in a title, or in any ("all"), is another one now that some days are computed anew: the day
 -- that is known, and the first of these days. Who has lost a known first day may have a later one: see `first_days`.
 WITH seen AS (
   SELECT player_kind, player, title, min(day) AS new_day
@@ -6,11 +6,10 @@ WITH seen AS (
         FROM ${schema}.new_player_days)
   GROUP BY player_kind, player, title
 ), known AS (
-  SELECT player_kind, player, title, first_day AS old_day, new_day, day IS NOT NULL AS old_is_due
+  SELECT player_kind, player, title, first_day AS old_day, new_day, first_day IN (${due}) AS old_is_due
   FROM ${schema}.player_first_days
   LEFT JOIN seen USING (player_kind, player, title)
-  LEFT JOIN ${schema}.days ON day = first_day
-  WHERE new_day IS NOT NULL OR day IS NOT NULL
+  WHERE new_day IS NOT NULL OR first_day IN (${due})
 )
 SELECT player_kind, player, title, old_day, new_day, old_is_due AND coalesce(new_day > old_day, true) AS is_lost
 FROM known

@@ -9,8 +9,8 @@ WITH with_day AS (
   FROM with_day p JOIN ${schema}.days d USING (day)
   WHERE started_at < ends_at AND (until_at > begins_at OR started_at >= begins_at)
 )
-SELECT day, player_kind, player, title, platform, session_hash, is_live, end_reason, starts_here, from_at, to_at,
-       length_ms, unix_millis(to_at) - unix_millis(from_at) AS play_ms,
+SELECT day, player_kind, player, title, platform, device_id, session_id, session_hash, is_live, end_reason,
+       starts_here, from_at, to_at, length_ms, foreground_s, unix_millis(to_at) - unix_millis(from_at) AS play_ms,
        unix_millis(from_at) - unix_millis(started_at) AS before_ms,
        -- Of the whole session, and at most its length.
        least(length_ms, least(coalesce(foreground_s, 0), length_ms DIV 1000 + 1) * 1000) AS foreground_ms

@@ -3,4 +3,4 @@ SELECT day, player_kind, player, t.title, f.platform, sessions, play_ms, foregro
 FROM ${schema}.player_days
 LATERAL VIEW explode(array_distinct(array_compact(array('all', title)))) t AS title
 LATERAL VIEW explode(array('all', platform)) f AS platform
-WHERE day IN (SELECT day FROM ${schema}.days)
+WHERE day IN (${due})

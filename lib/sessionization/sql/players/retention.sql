@@ -1,7 +1,7 @@
--- The rows of retention of the `days`, as cohorts.
+-- The rows of retention of some cohorts.
 WITH cohorts AS (
   SELECT first_day, player_kind, player, title
-  FROM ${schema}.player_first_days WHERE first_day IN (SELECT day FROM ${schema}.days)
+  FROM ${schema}.player_first_days WHERE first_day IN (${due})
 ), played AS (
   SELECT DISTINCT day, player_kind, player, explode(array_distinct(array_compact(array('all', title)))) AS title
   FROM ${schema}.player_days WHERE day IN (${return_days})

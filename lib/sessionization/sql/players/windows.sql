@@ -13,7 +13,7 @@ WITH by_player AS (
   GROUP BY player_kind, player, t.title, f.platform
 ), ending AS (
   SELECT day, title, platform, shiftrightunsigned(days, datediff(${last_day}, day)) AS days
-  FROM by_cell CROSS JOIN ${schema}.window_ends
+  FROM by_cell CROSS JOIN (SELECT explode(array(${window_ends})) AS day)
 )
 SELECT day, title, platform,
        count_if(days & 127 != 0) AS wau,

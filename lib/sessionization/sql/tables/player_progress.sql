@@ -4,7 +4,7 @@ CREATE TABLE IF NOT EXISTS ${schema}.player_progress (
   read_until timestamp COMMENT 'run: the newest updated_at of sessions that it read',
   as_of timestamp COMMENT 'run: the instant up to which live sessions counted',
   time_zone string COMMENT 'run: the zone of its days',
-  days array<date> COMMENT 'the days to compute anew; null for a run that has ended'
+  days array<date> COMMENT 'begun, erased: these days; merged: this day (UTC) and all later ones; null for a run'
 )
 USING DELTA
 COMMENT 'How far the job players has come: its last run, and days that wait for the next one'
