@@ -11,16 +11,16 @@ from sessionization.backfill.backfill_job import ReplayScope, replay_sessions
 from sessionization.clock import utc
 from sessionization.core.session_state import Rules
 from sessionization.event_map.reading import PLAYSTATION, package_map
-from sessionization.players.players_job import update
+from sessionization.players.players_job import create_player_tables, update
 from sessionization.players.players_settings import PlayersSettings
 from sessionization.say import Say
-from sessionization.settings.sessionize_settings import RuleSettings
+from sessionization.settings.rule_settings import RuleSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.replay.micro_batch_clock import MicroBatchClock
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.creation import create_table, create_tables, fit_to_events
+from sessionization.spark.tables.creation import create_tables, fit_to_events
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PLAYER_TABLES, RAW_EVENTS, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import RAW_EVENTS, STREAM_PROGRESS
 from sessionization_simulator.launch_week import FLEET, LASTS_MS, launch_week
 from sessionization_simulator.message_text import Wording
 
@@ -59,7 +59,6 @@ def _play(spark: SparkSession, location: TableLocation) -> None:
     newest = {"query": "sessionize", "batch_id": 0, "processed_at": utc(_ENDS_MS), "rows_in": len(rows)}
     progress = [tuple(map(newest.get, STREAM_PROGRESS.column_names))]
     location.append(spark.createDataFrame(progress, STREAM_PROGRESS.schema), STREAM_PROGRESS)
-    for table in PLAYER_TABLES:
-        create_table(spark, location, table, "no checkpoint")
+    create_player_tables(spark, location)
     settings = PlayersSettings.model_validate({"tables": {"warehouse": location.warehouse}})
     update(spark, location, settings, lambda _: None)

@@ -17,9 +17,8 @@ from sessionization.core.events import Activity, EndReason, Platform, Start
 from sessionization.notebook import sample_evening, tour
 from sessionization.notebook.charts import draw_sessions
 from sessionization.ops.state_reader import StateReader
-from sessionization.spark.tables.creation import create_table
+from sessionization.players.players_job import create_player_tables
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PLAYER_TABLES
 from sessionization_laptop import laptop_notebook
 from sessionization_simulator.dirt import DirtKind
 from sessionization_simulator.malformed import possible_dirt
@@ -89,8 +88,8 @@ def test_a_notebook_over_tables_without_rows_says_so(
 ) -> None:
     folder = tmp_path / "an evening"
     location = empty_tables(spark, TableLocation(folder), owner="nobody")
-    for table in PLAYER_TABLES if name == "07_players" else ():
-        create_table(spark, location, table, "nobody")
+    if name == "07_players":
+        create_player_tables(spark, location)
     sessions = (
         "device_id string, session_id bigint, status string, partition int, opened_at timestamp, since_at timestamp, "
         "started_at timestamp"
