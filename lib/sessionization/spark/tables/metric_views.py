@@ -23,9 +23,21 @@ def create_metric_views(spark: SparkSession, location: TableLocation, say: Say) 
         return
     try:
         spark.sql(_session_days_sql(spark, location))
-        spark.sql(with_names(read_statement("metrics", SESSION_METRICS), lambda name: _view_name(location, name)))
+        _create_session_metrics(spark, location)
     except AnalysisException as error:
         say(f"this platform does not take the metric view {SESSION_METRICS}: {root_cause(str(error))}")
+
+
+def _create_session_metrics(spark: SparkSession, location: TableLocation) -> None:
+    statement = with_names(read_statement("metrics", SESSION_METRICS), lambda name: _view_name(location, name))
+    try:
+        spark.sql(statement)
+    except AnalysisException as error:
+        if error.getCondition() != "TABLE_OR_VIEW_ALREADY_EXISTS":
+            raise
+        # Spark 4.2 replaces no metric view, whatever CREATE OR REPLACE says; Unity Catalog does, and keeps its grants.
+        spark.sql(f"DROP VIEW {_view_name(location, SESSION_METRICS)}")
+        spark.sql(statement)
 
 
 def _session_days_sql(spark: SparkSession, location: TableLocation) -> str:
