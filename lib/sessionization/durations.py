@@ -4,7 +4,7 @@ import re
 from collections.abc import Callable
 from typing import Annotated, NamedTuple
 
-from pydantic import BeforeValidator, PlainSerializer, WithJsonSchema
+from pydantic import BeforeValidator, Field, PlainSerializer, WithJsonSchema
 
 MINUTE_MS = 60_000
 HOUR_MS = 60 * MINUTE_MS
@@ -97,3 +97,4 @@ Duration = Annotated[
     WithJsonSchema({"type": "string", "format": "duration", "examples": ["500ms", "30s", "30m", "12h", "7d"]}),
 ]
 """A pydantic field in milliseconds that is read and written as text such as `30s`. Its bounds are milliseconds."""
+PositiveDuration = Annotated[Duration, Field(ge=1)]

@@ -10,7 +10,8 @@ from sessionization.command_line.parser import read_settings
 from sessionization.core.session_state import Rules
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import InspectSettings, MaintainSettings
-from sessionization.settings.sessionize_settings import RealTimePace, RuleSettings, SessionizeSettings
+from sessionization.settings.rule_settings import RuleSettings
+from sessionization.settings.sessionize_settings import RealTimePace, SessionizeSettings
 from sessionization.settings.table_location_settings import TableLocationSettings
 from tests.support.event_maps import WITH_PINGS
 

@@ -20,7 +20,7 @@ from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.message_limits import EventTimeLimits
 from sessionization.say import Say
-from sessionization.settings.sessionize_settings import RuleSettings
+from sessionization.settings.rule_settings import RuleSettings
 from sessionization.spark.checkpoint.backlog import describe_backlog, refuse_backlog
 from sessionization.spark.checkpoint.folder import read_checkpoint
 from sessionization.spark.checkpoint.folder_lock import lock_folder

@@ -8,7 +8,7 @@ from pyspark.sql import functions as F
 
 from sessionization.durations import MINUTE_MS
 from sessionization.notebook.notebook_tables import ArchivedTablesSettings
-from sessionization.settings.sessionize_settings import RuleSettings
+from sessionization.settings.rule_settings import RuleSettings
 from sessionization.spark.replay.archived_events import archived_messages, read_events
 from sessionization.spark.tables.location import TableLocation
 

@@ -19,7 +19,7 @@ from sessionization.durations import HOUR_MS, MINUTE_MS
 from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import PLAYSTATION, package_map
 from sessionization.notebook.tour import replay_devices
-from sessionization.settings.sessionize_settings import RuleSettings
+from sessionization.settings.rule_settings import RuleSettings
 from sessionization.spark.checkpoint.state_layout import StateLayout
 from sessionization.spark.input.parse import parse, valid_events
 from sessionization.spark.operator.event_text import pack_event, unpack_event

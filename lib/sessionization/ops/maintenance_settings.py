@@ -4,7 +4,7 @@ from typing import Annotated, Any, ClassVar, Self
 
 from pydantic import Field, model_validator
 
-from sessionization.durations import DAY_MS, HOUR_MS, Duration
+from sessionization.durations import DAY_MS, HOUR_MS, Duration, PositiveDuration
 from sessionization.settings.sessionize_settings import KafkaSource, TopicSink
 from sessionization.settings.state_settings import ArchiveSettings, CheckpointSettings, StateSettings
 from sessionization.settings.table_location_settings import Location, TableLocationSettings, volume
@@ -119,8 +119,8 @@ class LandChangesSettings(TableLocationSettings):
         description="a folder of this job's own, not that of the sessionize job; in a catalog by default in its volume "
         "checkpoints"
     )
-    trigger_ms: Annotated[Duration, Field(ge=1)] = Field(1_000, description="how often a micro-batch is planned")
-    run_for_ms: Annotated[Duration, Field(ge=1)] | None = Field(
+    trigger_ms: PositiveDuration = Field(1_000, description="how often a micro-batch is planned")
+    run_for_ms: PositiveDuration | None = Field(
         None, description="stop after this long; without it, run until SIGTERM or Ctrl-C"
     )
 

@@ -13,8 +13,8 @@ from sessionization.message_limits import MAX_VALUE_BYTES
 from sessionization.sample.read_message import Message
 from sessionization.sample.sample_report import report_on
 from sessionization.say import Say
+from sessionization.settings.rule_settings import RuleSettings
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section
-from sessionization.settings.sessionize_settings import RuleSettings
 from sessionization.spark.input.message_lines import read_lines
 from sessionization.spark.input.stream_folders import list_folder
 
