@@ -26,7 +26,8 @@ if TYPE_CHECKING:
 
 _SECONDS_PER_REPORT = 5
 _KAFKA_INTERVAL_MS = 100
-_PAST_INTERVAL_MS = 60_000
+_UNPACED_INTERVAL_MS = 60_000
+"""Of the part of an evening that waits for nothing."""
 _INTERVALS_PER_SPAN = 8
 _LEAST_REPORTED_S = 1
 
@@ -122,7 +123,8 @@ class _Run:
         # Only with --past a part of the evening is due before the run begins.
         self._paced_from_ms = now_ms if settings.past else self._start_ms
         self._ends_ms = self._start_ms + plan.duration_ms
-        interval_ms = settings.file_interval if settings.sink == "files" else _KAFKA_INTERVAL_MS
+        kafka_interval_ms = _UNPACED_INTERVAL_MS if speed == np.inf else _KAFKA_INTERVAL_MS
+        interval_ms = settings.file_interval if settings.sink == "files" else kafka_interval_ms
         # Simulated time; at pace max both are equal.
         self._interval_ms = max(round(interval_ms if speed == np.inf else interval_ms * speed), 1)
         span_ms = _INTERVALS_PER_SPAN * self._interval_ms
@@ -149,7 +151,7 @@ class _Run:
 
     def _next_instant(self, at_ms: int) -> int:
         if at_ms < self._paced_from_ms:
-            return min(at_ms + _PAST_INTERVAL_MS, self._paced_from_ms)
+            return min(at_ms + _UNPACED_INTERVAL_MS, self._paced_from_ms)
         return min(at_ms + self._interval_ms, self._ends_ms)
 
     def _wait_for(self, at_ms: int, stop: threading.Event) -> None:

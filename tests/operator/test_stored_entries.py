@@ -107,6 +107,7 @@ def test_a_device_is_found_in_the_text(devices: dict[str, list], others: list[st
     for device_id in (*devices, *others):
         assert Bucket("bucket", text).get(device_id) == devices.get(device_id), device_id
     bucket = Bucket("bucket", text)
+    assert all(bucket.get(device_id) == devices.get(device_id) for device_id in (*devices, *others))
     assert bucket.devices() == devices
     assert all(bucket.get(device_id) == devices.get(device_id) for device_id in (*devices, *others))
 
@@ -120,6 +121,12 @@ def test_a_device_is_found_without_parsing_the_others() -> None:
         bucket.get("b")
     with pytest.raises(RuntimeError, match="group 7, bucket 3 of the state cannot be read"):
         bucket.devices()
+
+
+def test_a_text_of_which_many_devices_are_needed_is_parsed() -> None:
+    bucket = Bucket("bucket", '{"a":[[1]],"b":[[2}')
+    with pytest.raises(RuntimeError, match="bucket of the state cannot be read"):
+        [bucket.get("a") for _ in range(10)]
 
 
 @pytest.mark.parametrize("text", ["", "{", '{"a":[[1]]', '"a":[[1]]}'])

@@ -55,6 +55,7 @@ def test_a_store_equals_a_dictionary_in_whatever_order_it_is_called(
 ) -> None:
     """A `store` may come without a load, or after one of other devices."""
     monkeypatch.setattr(group_store, "_MAX_RECENT_DEVICES", most_recent)
+    monkeypatch.setattr(group_store, "_MICRO_BATCHES_RECENT", 0)
     monkeypatch.setattr(group_store, "_MAX_SINGLE_READS", single_reads)
     devices = ["d0"] if groups is None else [f"d{n}" for n in range(5)]
     for seed in range(200):
@@ -126,6 +127,19 @@ def test_when_too_many_devices_are_recent_each_bucket_is_written_once() -> None:
     engine.micro_batch(NOW + 20_000, [], lambda _: "0")
     assert engine.calls == {"iterator": 1, "removeKey": BUCKETS + 1}
     assert engine.state("0") == {}
+
+
+def test_devices_of_large_micro_batches_stay_recent_until_a_small_one() -> None:
+    engine = Engine(RULES, 1)
+    starts = [(f"device {n}", Start(n, NOW, Platform.PC, NOW)) for n in range(3_000)]
+    at_ms = grid_for_key("0", RULES.heartbeat_ms).after(NOW)
+    for number in range(3):
+        engine.micro_batch(at_ms + number, starts[number * 1_000 : (number + 1) * 1_000], lambda _: "0")
+        assert engine.calls["updateValue"] == 1
+    assert {tuple(key) for key in engine.state("0")} == {(-1,)}
+    engine.micro_batch(at_ms + 3, [start(1)], lambda _: "0")
+    assert engine.calls["updateValue"] == BUCKETS + 1
+    assert len(stored(engine)) == 3_001
 
 
 def stored(engine: Engine) -> list[list]:

@@ -50,7 +50,7 @@ def messages_of(broker: Broker, count: int) -> list[Message]:
 
 def test_topics_get_the_lines_of_the_files_in_the_order_of_each_device(broker: Broker, tmp_path: Path) -> None:
     options = {"rate": 100, "duration": "30s", "session_length": "5s", "dirt": 0.3, "devices": 500}
-    play(tmp_path, **options, file_interval="100ms")
+    play(tmp_path, **options, file_interval="1m")
     summary = send(broker.bootstrap_servers, **options)
     in_files, sent = written(tmp_path), messages_of(broker, summary.messages)
     counts = Counter(line.line for line in in_files)

@@ -6,11 +6,11 @@ from typing import Any
 
 import pytest
 
-from sessionization.core.events import Change, End, Event, Platform, Start, _sort_key
+from sessionization.core.events import Change, ChangeKind, End, EndReason, Event, Platform, Start, _sort_key
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.replay import archived_events
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.schemas import FIRST_START, SESSION_CHANGES
+from sessionization.spark.tables.schemas import FIRST_START, SESSION_CHANGES, SESSIONS, Table
 from sessionization.spark.tables.statements import read_statement
 from tests.support.oracle_columns import COLUMNS
 
@@ -20,6 +20,20 @@ IN_MS = {re.sub("_at$", "_ms", name) for name in NAMES}
 
 def test_the_oracle_compares_every_column() -> None:
     assert set(COLUMNS["session_changes"]) == IN_MS
+
+
+@pytest.mark.parametrize(
+    ("table", "column", "values"),
+    [
+        (SESSION_CHANGES, "change", ChangeKind),
+        (SESSION_CHANGES, "end_reason", EndReason),
+        (SESSIONS, "end_reason", EndReason),
+    ],
+    ids=["change", "end_reason", "end_reason of sessions"],
+)
+def test_a_comment_names_every_value(table: Table, column: str, values: type[ChangeKind | EndReason]) -> None:
+    comment = next(found.comment for found in table.columns if found.name == column)
+    assert [value for value in values if not re.search(rf"\b{value}\b", comment)] == []
 
 
 def test_the_operator_and_the_core_fill_every_column() -> None:

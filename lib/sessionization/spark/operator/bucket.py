@@ -20,24 +20,28 @@ colon or a bracket, never an id. So it begins a string, and the colon makes that
 sessions hold no JSON objects.
 """
 
+_MAX_SINGLE_FINDS = 6
+"""Up to this number devices are found in the text one by one; for more it is parsed."""
+
 
 class Bucket:
     """Devices with their stored sessions: the JSON object `{"device":sessions,"device":sessions}`.
 
     An event concerns few of a bucket's devices. `get` finds their sessions in the text, because parsing all the others
-    would be a fifth of an event's cost.
+    would be a fifth of an event's cost. When many are needed, it parses the whole text.
 
     Raises `RuntimeError` if an outer brace is missing, or if the part that is parsed is broken. Damage elsewhere goes
     unnoticed here; Spark's checksums find it.
     """
 
-    __slots__ = ("_devices", "_name", "_text")
+    __slots__ = ("_devices", "_finds", "_name", "_text")
 
     def __init__(self, name: str, text: str) -> None:
         """Args: `name` is for error messages; `text` is a stored bucket."""
         self._name = name
         self._text = text
         self._devices: BucketDevices | None = None
+        self._finds = 0
         if not text.endswith("}"):
             msg = f"{len(text):,} characters that are not a JSON object"
             raise self._error(msg)
@@ -55,7 +59,8 @@ class Bucket:
 
     def get(self, device_id: str) -> list[StoredEntry] | None:
         """Return a device's stored entries; None if the bucket does not have the device."""
-        if self._devices is not None or not _PLAIN_ID.fullmatch(device_id):
+        self._finds += 1
+        if self._devices is not None or self._finds > _MAX_SINGLE_FINDS or not _PLAIN_ID.fullmatch(device_id):
             return self.devices().get(device_id)
         key = f'"{device_id}":'
         start = 1 if self._text.startswith(key, 1) else self._text.find(f",{key}") + 1

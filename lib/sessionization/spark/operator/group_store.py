@@ -19,7 +19,12 @@ BUCKETS = 64
 RECENT = -1
 """The bucket for devices that events have changed recently."""
 _MAX_RECENT_DEVICES = 1_024
-"""With more devices than this the recent bucket is emptied."""
+"""With more devices than this the recent bucket is emptied, where no micro-batch has very many."""
+_MICRO_BATCHES_RECENT, _MOST_RECENT_DEVICES = 4, 8_192
+"""Where one has, the recent bucket may hold the devices of this many micro-batches, up to this number of devices.
+
+Otherwise each micro-batch would empty it, and write all buckets.
+"""
 _MAX_SINGLE_READS = 24
 """Up to this number buckets are read one by one; more are read all at once."""
 _BUCKET = StructField("bucket", LongType())
@@ -48,7 +53,8 @@ class GroupStore:
         """What was loaded last, so that `store` need not read it again."""
 
     def load(self, key: str, device_ids: Collection[str]) -> StoredDevices | None:
-        self._group = _Group(key, self._buckets, self._layout, max_recent=_MAX_RECENT_DEVICES)
+        max_recent = max(_MAX_RECENT_DEVICES, min(_MICRO_BATCHES_RECENT * len(device_ids), _MOST_RECENT_DEVICES))
+        self._group = _Group(key, self._buckets, self._layout, max_recent)
         return self._group.read(device_ids)
 
     def load_all(self, key: str) -> StoredDevices:

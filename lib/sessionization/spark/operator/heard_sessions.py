@@ -59,6 +59,10 @@ def take_activities(
 def _only_live_session(events: Sequence[Event], entries: Sequence[StoredEntry]) -> StoredEntry | None:
     """The entry of the live session of which all events are Activities; None where it is not so."""
     session_id = events[0].session_id
-    if any(event.session_id != session_id or not isinstance(event, Activity) for event in events):
-        return None
-    return next((entry for entry in entries if entry[0] == session_id and is_live_with_signs(entry)), None)
+    for event in events:
+        if not isinstance(event, Activity) or event.session_id != session_id:
+            return None
+    for entry in entries:
+        if entry[0] == session_id:
+            return entry if is_live_with_signs(entry) else None
+    return None

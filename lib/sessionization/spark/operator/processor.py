@@ -120,8 +120,8 @@ class SessionProcessor(StatefulProcessor):
         now_ms, label_count = self._enter_micro_batch(timerValues), len(self.layout.labels)
         rules = self.in_force.at(now_ms)
         events: defaultdict[str, list[Event]] = defaultdict(list)
-        for row in rows:
-            device_id, event = unpack_event(row[-1], self.layout)
+        for *_, text in rows:
+            device_id, event = unpack_event(text, self.layout)
             events[device_id].append(event)
 
         stored = self._store.load(key[0], events.keys())
