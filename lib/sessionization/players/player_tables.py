@@ -35,20 +35,27 @@ class PlayerTables:
         """Compute these days, and what depends on them: other days of the tables stay as they are."""
         todo, done = set(due), set()
         while todo:  # a first day that moves changes its old and its new day too
-            moved = {day for span in spans_of(todo, _WINDOW_DAYS) for day in self._write_player_days(span)}
+            moved = set()
+            for span in spans_of(todo, _WINDOW_DAYS):
+                with self.views.days(span):
+                    moved |= self._write_player_days(span)
+                    self._replace(SESSION_FINDINGS, "day", span, self.views.frame("session_findings"))
             done |= todo
             todo = moved - done
         known = self.views.location.days(self.views.spark, PLAYER_DAYS)
         last_day = max(self.views.today, *(known or ()))
-        self._write_daily_activity(done, last_day)
-        self._write_retention(done, last_day)
-        self._write_findings(done)
+        affected = {day + timedelta(days=n) for day in done for n in range(_WINDOW_DAYS)}
+        for span in spans_of((day for day in affected if day <= last_day or day in done), _WINDOW_DAYS):
+            with self.views.days(done.intersection(span)):
+                self._write_daily_activity(span, last_day)
+        cohorts = {day - timedelta(days=n) for day in done for n in RETENTION_DAYS}
+        for span in spans_of(cohorts, 2 * _WINDOW_DAYS):
+            self._write_retention(span, last_day)
 
     def _write_player_days(self, span: list[date]) -> set[date]:
         """Write the days of a span, and the first days; return the days on which the first day of a player moved."""
         views, spark, location = self.views, self.views.spark, self.views.location
         views.versions[PLAYER_FIRST_DAYS.name] = location.newest_version(spark, PLAYER_FIRST_DAYS)
-        views.set_days(span)
         new = views.frame("player_days").persist()
         views.put("new_player_days", new)
         moved = views.frame("moved_first_days").persist()
@@ -73,27 +80,18 @@ class PlayerTables:
             rows.unpersist()
         return moved_days
 
-    def _write_daily_activity(self, days: set[date], last_day: date) -> None:
-        views, affected = self.views, {day + timedelta(days=n) for day in days for n in range(_WINDOW_DAYS)}
-        for span in spans_of((day for day in affected if day <= last_day or day in days), _WINDOW_DAYS):
-            views.set_days(days.intersection(span))
-            views.values["window_ends"] = list_of(day for day in span if day <= last_day)
-            for name in ("player_cells", "daily_players", "daily_lengths", "daily_peaks"):
-                views.create(name)
-            views.create("windows", first_day=day_of(span[0]), last_day=day_of(span[-1]))
-            self._replace(DAILY_ACTIVITY, "day", span, views.frame("daily_activity"))
+    def _write_daily_activity(self, span: list[date], last_day: date) -> None:
+        """Write the days of a span: those that are due anew, and of the others WAU and MAU."""
+        self.views.values["window_ends"] = list_of(day for day in span if day <= last_day)
+        for name in ("player_cells", "daily_players", "daily_lengths", "daily_peaks"):
+            self.views.create(name)
+        self.views.create("windows", first_day=day_of(span[0]), last_day=day_of(span[-1]))
+        self._replace(DAILY_ACTIVITY, "day", span, self.views.frame("daily_activity"))
 
-    def _write_retention(self, days: set[date], last_day: date) -> None:
-        cohorts = {day - timedelta(days=n) for day in days for n in RETENTION_DAYS}
-        for span in spans_of(cohorts, 2 * _WINDOW_DAYS):
-            return_days = list_of({day + timedelta(days=n) for day in span for n in RETENTION_DAYS})
-            rows = self.views.frame("retention", due=list_of(span), return_days=return_days, last_day=day_of(last_day))
-            self._replace(RETENTION, "cohort_day", span, rows)
-
-    def _write_findings(self, days: set[date]) -> None:
-        for span in spans_of(days, _WINDOW_DAYS):
-            self.views.set_days(span)
-            self._replace(SESSION_FINDINGS, "day", span, self.views.frame("session_findings"))
+    def _write_retention(self, cohorts: list[date], last_day: date) -> None:
+        return_days = list_of({day + timedelta(days=n) for day in cohorts for n in RETENTION_DAYS})
+        values = {"due": list_of(cohorts), "return_days": return_days, "last_day": day_of(last_day)}
+        self._replace(RETENTION, "cohort_day", cohorts, self.views.frame("retention", **values))
 
     def _replace(
         self, table: Table, column: str, days: Iterable[date], rows: DataFrame, file_per: str | None = None

@@ -1,6 +1,7 @@
 """The queries in `sessionization/sql/players`, as views of the session over one snapshot of the tables."""
 
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field
 from datetime import date, timedelta
 from itertools import groupby
@@ -63,8 +64,9 @@ class PlayerViews:
         version = self.versions.get(name)
         return f"{self.location.sql_name(name)}{'' if version is None else f' VERSION AS OF {version}'}"
 
-    def set_days(self, days: Iterable[date]) -> None:
-        """Let these days be `due`, and `played_in_days` the sessions that touched them."""
+    @contextmanager
+    def days(self, days: Iterable[date]) -> Iterator[None]:
+        """Let these days be `due`, and `played_in_days` the sessions that touched them, while the body runs."""
         days = sorted(days)
         self.values["due"] = list_of(days)
         self.create("days", days=f"array({list_of(days)})")
@@ -75,7 +77,12 @@ class PlayerViews:
             for span in _runs_of(days)
         )
         self.create("played", condition=" OR ".join(spans) or "false")
-        self.create("played_in_days")
+        rows = self.frame("played_in_days").persist()
+        self.put("played_in_days", rows)
+        try:
+            yield
+        finally:
+            rows.unpersist()
 
     def drop(self) -> None:
         for name in self.created:
