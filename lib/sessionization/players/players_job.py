@@ -24,6 +24,7 @@ from sessionization.spark.tables.creation import create_table
 from sessionization.spark.tables.lease import PLAYERS_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.metric_views import create_metric_views
 from sessionization.spark.tables.schemas import FINDING_LIMITS, PLAYER_TABLES, SESSIONS, STREAM_PROGRESS
 
 _USUAL_LIMITS = {"devices_at_once": 1, "without_end": 8 * HOUR_MS, "many_starts": 10, "foreground": 60_000}
@@ -56,6 +57,8 @@ def keep_players(settings: PlayersSettings, say: Say, stop: threading.Event) -> 
                 raise StoppedError(msg)
 
         create_player_tables(spark, location)
+        if location.warehouse is None:  # where the tables are folders, the views would end with this session
+            create_metric_views(spark, location, say)
         update(spark, location, settings, say, check)
 
 
