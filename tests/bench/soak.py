@@ -120,7 +120,7 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
 def _play(job: Job, options: argparse.Namespace, folder: Path) -> tuple[Samples, float]:
     """Returns the samples after the warm-up, and the end of the warm-up in milliseconds since 1970."""
     job.start()
-    job.wait_until((job.checkpoints / "archive" / "commits" / "0").exists, "the archive", poll_s=0.2)
+    job.wait_until((job.checkpoints / "sessionize" / "commits" / "0").exists, "a micro-batch", poll_s=0.2)
     seconds = options.warm_up_s + options.minutes * 60
     target = [f"--output={job.input}"]
     if job.topics is not None:
