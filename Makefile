@@ -33,8 +33,8 @@ UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and n
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults soak \
-  bench bench-quick watched wheel lint check format lock clean
+.PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults \
+  soak bench bench-quick watched wheel lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -126,8 +126,8 @@ sql: $(READY) ## query the demo's tables: make sql Q="SELECT end_reason, count(*
 
 players: $(READY) ## bring the demo's tables of players up to date, and print the numbers of each day and game
 	@$(BIN)/python jobs/players.py --warehouse $(DEMO)/warehouse
-	@$(MAKE) --no-print-directory sql Q="SELECT day, title, dau, new_players, sessions, play_ms DIV 60000 AS play_minutes, \
-	  length_p50_ms DIV 1000 AS median_seconds, peak_sessions, peak_minute \
+	@$(MAKE) --no-print-directory sql Q="SELECT day, title, dau, new_players, sessions, \
+	  play_ms DIV 60000 AS play_minutes, length_p50_ms DIV 1000 AS median_seconds, peak_sessions, peak_minute \
 	  FROM daily_activity WHERE platform = 'all' ORDER BY day DESC, dau DESC"
 
 notebooks: $(NOTEBOOKS) ## open the notebooks in JupyterLab, on the tables of notebook-data, or of the demo

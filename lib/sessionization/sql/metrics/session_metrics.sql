@@ -32,9 +32,13 @@ measures:
   - name: ended
     expr: count_if(starts_here AND NOT is_live)
   - name: length_p50_ms
-    expr: CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY length_ms) FILTER (WHERE starts_here AND NOT is_live) AS bigint)
+    expr: >-
+      CAST(percentile_disc(0.5) WITHIN GROUP (ORDER BY length_ms) FILTER (WHERE starts_here AND NOT is_live)
+           AS bigint)
   - name: length_p90_ms
-    expr: CAST(percentile_disc(0.9) WITHIN GROUP (ORDER BY length_ms) FILTER (WHERE starts_here AND NOT is_live) AS bigint)
+    expr: >-
+      CAST(percentile_disc(0.9) WITHIN GROUP (ORDER BY length_ms) FILTER (WHERE starts_here AND NOT is_live)
+           AS bigint)
   - name: share_without_end
     expr: >-
       count_if(starts_here AND NOT is_live AND end_reason != 'reported')
