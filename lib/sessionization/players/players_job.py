@@ -10,7 +10,6 @@ from pyspark.sql import functions as F
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.errors import StoppedError
-from sessionization.event_map.model import TITLE
 from sessionization.players.due_days import Progress, due_days, finish, note
 from sessionization.players.player_tables import PlayerTables
 from sessionization.players.player_views import PlayerViews
@@ -26,6 +25,7 @@ from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.metric_views import create_metric_views
 from sessionization.spark.tables.schemas import FINDING_LIMITS, PLAYER_TABLES, SESSIONS, STREAM_PROGRESS
+from sessionization.spark.tables.views import title_sql
 
 _USUAL_LIMITS = {"devices_at_once": 1, "without_end": 8 * HOUR_MS, "many_starts": 10, "foreground": 60_000}
 """The `most` of each finding. Play time has none: that is for law and parents to say."""
@@ -89,7 +89,7 @@ def update(
         say("there are no sessions yet")
         return
     as_of_ms = min(_newest_batch_ms(spark, location) or newest, wall_clock_ms())
-    title = TITLE if TITLE in location.labels(spark) else "CAST(NULL AS string)"
+    title = title_sql(location.labels(spark))
     views = PlayerViews(spark, location, settings.time_zone, as_of_ms, title, {SESSIONS.name: version})
     try:
         due = due_days(views, progress, rebuild=settings.rebuild)

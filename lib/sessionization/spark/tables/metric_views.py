@@ -3,12 +3,12 @@
 from pyspark.errors import AnalysisException
 from pyspark.sql import SparkSession
 
-from sessionization.event_map.model import TITLE
 from sessionization.say import Say
 from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import PLAYER_FIRST_DAYS, PLAYER_PROGRESS
 from sessionization.spark.tables.statements import fill_in, read_statement, with_names
+from sessionization.spark.tables.views import title_sql
 
 SESSION_DAYS, SESSION_METRICS = "session_days", "session_metrics"
 
@@ -41,16 +41,21 @@ def _create_session_metrics(spark: SparkSession, location: TableLocation) -> Non
 
 
 def _session_days_sql(spark: SparkSession, location: TableLocation) -> str:
+    def of_last_run(column: str) -> str:
+        return f"(SELECT max({column}) FROM {location.sql_name(PLAYER_PROGRESS.name)} WHERE reason = 'run')"
+
     values = {
-        "title": TITLE if TITLE in location.labels(spark) else "CAST(NULL AS string)",
+        "title": title_sql(location.labels(spark)),
         "condition": "true",
-        "as_of": f"(SELECT max(as_of) FROM {location.sql_name(PLAYER_PROGRESS.name)} WHERE reason = 'run')",
+        "as_of": of_last_run("as_of"),
+        "zone": of_last_run("time_zone"),
+        "days": "sequence(DATE '2000-01-01', date_add(current_date(), 1))",
     }
-    names = ("played", "played_in_days")
+    names = ("played", "days", "played_in_days")
 
     def sql_name(name: str) -> str:
         """The name of a query of the statement, of the view, or of a table."""
-        if name in {*names, "days"}:
+        if name in names:
             return name
         return _view_name(location, name) if name == SESSION_DAYS else location.sql_name(name)
 

@@ -3,8 +3,8 @@
 A file is one statement that can be pasted once its placeholders are replaced: `${schema}` by the catalog and schema,
 such as `games.prod`; `${checkpoint}` by the id of the checkpoint that writes the table; `${heartbeat_window_s}` by
 seconds; `${labels}` by the label columns, each after a comma, or by nothing; `${title}`, `${last_active_at}` and
-`${implied_starts}` by the column of that name, or, where the tables lack it, by a null; in `session_days` `${played}`
-and `${played_in_days}` by these queries of the job players.
+`${implied_starts}` by the column of that name, or, where the tables lack it, by a null; in `session_days` `${played}`,
+`${days}` and `${played_in_days}` by these queries of the job players.
 """
 
 import re

@@ -59,12 +59,17 @@ def session_view_sql(
     return fill_in(statement, sql_name, **_values(heartbeat_ms, labels, has_activity=has_activity))
 
 
+def title_sql(labels: Sequence[str]) -> str:
+    """The column `title` of tables with these label columns, or, where they lack it, a null."""
+    return TITLE if TITLE in labels else "CAST(NULL AS string)"
+
+
 def _values(heartbeat_ms: int, labels: Sequence[str], *, has_activity: bool) -> dict[str, object]:
     """The values of the placeholders in views of tables with these label columns."""
     return {
         "heartbeat_window_s": _heartbeat_window_s(heartbeat_ms),
         "labels": "".join(f", `{name}`" for name in labels),
-        "title": TITLE if TITLE in labels else "CAST(NULL AS string)",
+        "title": title_sql(labels),
         "last_active_at": LAST_ACTIVE_COLUMN.name if has_activity else "CAST(NULL AS timestamp)",
         "implied_starts": "implied_starts" if has_activity else "CAST(NULL AS bigint)",
     }

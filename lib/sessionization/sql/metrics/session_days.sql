@@ -19,20 +19,13 @@ AS
 WITH played AS (
 ${played}
 ), days AS (
-  -- As in the query of that name, whatever the session's time zone in Spark.
-  SELECT day, to_utc_timestamp(timestamp_seconds(86400L * unix_date(day)), time_zone) AS begins_at,
-         to_utc_timestamp(timestamp_seconds(86400L * (unix_date(day) + 1)), time_zone) AS ends_at
-  FROM (SELECT time_zone, explode(sequence(DATE '2000-01-01', date_add(current_date(), 1))) AS day
-        FROM ${schema}.player_progress WHERE reason = 'run')
+${days}
 ), played_in_days AS (
 ${played_in_days}
 ), firsts AS (
   SELECT first_day AS day, player_kind, player, true AS is_first_day
   FROM ${schema}.player_first_days WHERE title = 'all'
 )
-SELECT day, player_kind, player, title, platform, end_reason, starts_here, is_live, length_ms, play_ms,
-       -- As in player_days.
-       coalesce(CAST(foreground_ms AS decimal(18, 0)) * (before_ms + play_ms) DIV nullif(length_ms, 0)
-                - CAST(foreground_ms AS decimal(18, 0)) * before_ms DIV nullif(length_ms, 0), 0) AS foreground_ms,
+SELECT day, player_kind, player, title, platform, end_reason, starts_here, is_live, length_ms, play_ms, foreground_ms,
        coalesce(is_first_day, false) AS is_first_day
 FROM played_in_days LEFT JOIN firsts USING (day, player_kind, player);

@@ -8,10 +8,17 @@ WITH with_day AS (
          unix_millis(until_at) - unix_millis(started_at) AS length_ms
   FROM with_day p JOIN ${schema}.days d USING (day)
   WHERE started_at < ends_at AND (until_at > begins_at OR started_at >= begins_at)
+), measured AS (
+  SELECT *, unix_millis(to_at) - unix_millis(from_at) AS play_ms,
+         unix_millis(from_at) - unix_millis(started_at) AS before_ms,
+         -- Of the whole session, and at most its length.
+         CAST(least(length_ms, least(coalesce(foreground_s, 0), length_ms DIV 1000 + 1) * 1000) AS decimal(18, 0))
+           AS whole_foreground_ms
+  FROM parts
 )
 SELECT day, player_kind, player, title, platform, device_id, session_id, session_hash, is_live, end_reason,
-       starts_here, from_at, to_at, length_ms, foreground_s, unix_millis(to_at) - unix_millis(from_at) AS play_ms,
-       unix_millis(from_at) - unix_millis(started_at) AS before_ms,
-       -- Of the whole session, and at most its length.
-       least(length_ms, least(coalesce(foreground_s, 0), length_ms DIV 1000 + 1) * 1000) AS foreground_ms
-FROM parts
+       starts_here, from_at, to_at, length_ms, foreground_s, play_ms,
+       -- The share up to the end of the part, less that up to its beginning: so rounding loses nothing.
+       coalesce(whole_foreground_ms * (before_ms + play_ms) DIV nullif(length_ms, 0)
+                - whole_foreground_ms * before_ms DIV nullif(length_ms, 0), 0) AS foreground_ms
+FROM measured

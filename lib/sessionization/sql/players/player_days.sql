@@ -2,9 +2,7 @@
 SELECT day, player_kind, player, title, platform,
        count_if(starts_here) AS sessions,
        sum(play_ms) AS play_ms,
-       -- The share up to the end of the part, less that up to its beginning: so rounding loses nothing.
-       coalesce(sum(CAST(foreground_ms AS decimal(18, 0)) * (before_ms + play_ms) DIV nullif(length_ms, 0)
-                    - CAST(foreground_ms AS decimal(18, 0)) * before_ms DIV nullif(length_ms, 0)), 0) AS foreground_ms,
+       sum(foreground_ms) AS foreground_ms,
        min(from_at) AS first_at,
        max(to_at) AS last_at,
        bool_or(is_live) AS provisional,
