@@ -104,7 +104,7 @@ $(DATABRICKS): $(READY) requirements-databricks.lock requirements-build.lock
 	@touch $@
 
 $(READERS): $(READY) requirements-readers.lock
-	@echo "fetching Polars, delta-rs and DuckDB (once; 120 MB)"
+	@echo "fetching Polars, one more reader of the tables (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes \
 	  -r requirements-readers.lock
 	@touch $@
@@ -120,9 +120,8 @@ demo: $(READY) ## run simulator and job together for a minute, with a live view
 demo-kafka: $(READY) $(BROKER) ## run the demo through its own Kafka broker
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)-kafka --source kafka
 
-sql: $(READY) ## query the demo's tables: make sql Q="SELECT end_reason, count(*) FROM sessions GROUP BY ALL"
-	@[ -n "$(Q)" ] || { echo 'give a query: make sql Q="SELECT end_reason, count(*) FROM sessions GROUP BY ALL"' >&2; exit 2; }
-	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse --sql "$(Q)"
+sql: $(READY) ## query the demo's tables at a prompt, or once: make sql Q="SELECT count(*) FROM live_sessions"
+	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse $(if $(Q),--sql "$(Q)")
 
 players: $(READY) ## bring the demo's tables of players up to date, and print the numbers of each day and game
 	@$(BIN)/python jobs/players.py --warehouse $(DEMO)/warehouse

@@ -9,20 +9,17 @@ from sessionization.settings.table_location_settings import FolderTables
 
 
 class QuerySettings(Section):
-    """Run one SQL statement over the tables and views of a warehouse folder, and print the rows."""
+    """Run SQL over the tables and views of a warehouse folder, and print the rows; without --sql ask for queries."""
 
     tables: FolderTables
-    sql: str = Field(description="a SELECT over session_changes, sessions, live_sessions and the others")
+    sql: str | None = Field(None, description="a SELECT over session_changes, sessions, live_sessions and the others")
     rows: int = Field(100, ge=1, description="print at most so many rows")
 
 
 def main(settings: QuerySettings, say: Say) -> None:
-    from sessionization.spark.engine.session import session_for_uris
-    from sessionization_laptop.print_query import print_query
+    from sessionization_laptop.query.run_queries import run_queries
 
-    say("starting Spark, which takes 10 to 20 s")
-    with session_for_uris(settings, say):
-        print_query(settings.tables.warehouse, settings.sql, settings.rows)
+    run_queries(settings.tables, settings.sql, settings.rows, say)
 
 
 if __name__ == "__main__":

@@ -36,7 +36,8 @@ from sessionization.stop_signals import stop_on_signals
 from sessionization_laptop.broker import Broker
 from sessionization_laptop.engine.local_session import SHORT_LIVED_JVM_OPTIONS
 from sessionization_laptop.notebook_folders import write_widget_values
-from sessionization_laptop.print_query import as_table
+from sessionization_laptop.query.answer import as_table
+from sessionization_laptop.query.spark_answers import answer_of
 
 SECONDS = 60
 _HEARTBEAT = "10s"
@@ -207,14 +208,14 @@ def _numbers_of_the_day(spark: SparkSession, tables: Tables, console: Console) -
     """Run the job players on the demo's tables, and ask them."""
     keep_players(PlayersSettings(tables=tables), lambda _: None, threading.Event())
     create_views(spark, TableLocation.of(tables))
-    return as_table(spark.sql(PLAYERS_QUERY), console)
+    return as_table(answer_of(spark.sql(PLAYERS_QUERY)), console)
 
 
 def answers(spark: SparkSession, console: Console) -> list[Table]:
     """What the tables say to `QUERIES` now."""
     tables = []
     for question, query in QUERIES:
-        table = as_table(spark.sql(query), console)
+        table = as_table(answer_of(spark.sql(query)), console)
         table.title, table.title_justify, table.box = question, "left", None
         tables.append(table)
     return tables

@@ -158,7 +158,7 @@ def _teach_sql(shell: Any, spark: SparkSession) -> None:
 
 
 def _html_table(rows: DataFrame) -> str:
-    from sessionization_laptop.print_query import as_text  # late: the widgets are used without its package `rich` too
+    from sessionization_laptop.query.spark_answers import as_text  # late: the widgets are used without `rich` too
 
     fetched = as_text(rows).limit(MOST_ROWS).toPandas().fillna("")
     fetched.columns = rows.columns

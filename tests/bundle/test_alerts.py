@@ -7,7 +7,7 @@ import pytest
 from pyspark.sql import Row, SparkSession
 
 from sessionization.spark.tables.schemas import SESSIONS, STREAM_PROGRESS, Table
-from sessionization.spark.tables.views import session_view_sql
+from sessionization.spark.tables.view_sql import session_view_sql
 from tests.bundle.prod import ALERTS, SCHEMA
 from tests.support.warehouse import frame_of
 

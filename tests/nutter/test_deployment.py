@@ -24,7 +24,7 @@ from sessionization.command_line.widgets import read_widgets
 from sessionization.notebook.notebook_tables import use_tables
 from sessionization.spark.tables.location import OWNER_PROPERTY, TableLocation
 from sessionization.spark.tables.schemas import REQUIRED_TABLES, TABLES
-from sessionization.spark.tables.views import VIEWS
+from sessionization.spark.tables.view_sql import VIEWS
 
 # COMMAND ----------
 

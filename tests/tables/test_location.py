@@ -11,7 +11,7 @@ from sessionization.spark.tables import s3_commits
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.s3_commits import single_driver_warning
 from sessionization.spark.tables.statements import Kind, fill_in, names_of, read_statement
-from sessionization.spark.tables.views import session_view_sql
+from sessionization.spark.tables.view_sql import session_view_sql
 
 
 @pytest.mark.parametrize(

@@ -27,7 +27,8 @@ from sessionization.spark.tables.schemas import (
     STREAM_PROGRESS,
     TABLES,
 )
-from sessionization.spark.tables.views import VIEWS, create_views
+from sessionization.spark.tables.view_sql import VIEWS
+from sessionization.spark.tables.views import create_views
 from tests.support.settings import settings_of
 from tests.support.warehouse import empty_tables
 

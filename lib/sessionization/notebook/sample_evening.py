@@ -26,7 +26,7 @@ from sessionization.spark.operator.event_text import pack_event, unpack_event
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA, labels_text
 from sessionization.spark.output.sinks import to_session_changes
 from sessionization.spark.tables import rollup
-from sessionization.spark.tables.views import session_view_sql
+from sessionization.spark.tables.view_sql import session_view_sql
 
 FILE_NAME: Final = "sample_evening.jsonl.gz"
 RULES: Final = Rules(inactivity_timeout_ms=10 * MINUTE_MS)

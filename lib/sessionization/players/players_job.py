@@ -25,7 +25,7 @@ from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.metric_views import create_metric_views
 from sessionization.spark.tables.schemas import FINDING_LIMITS, PLAYER_TABLES, SESSIONS, STREAM_PROGRESS
-from sessionization.spark.tables.views import title_sql
+from sessionization.spark.tables.view_sql import title_sql
 
 _USUAL_LIMITS = {"devices_at_once": 1, "without_end": 8 * HOUR_MS, "many_starts": 10, "foreground": 60_000}
 """The `most` of each finding. Play time has none: that is for law and parents to say."""

@@ -8,7 +8,7 @@ from sessionization.spark.engine.error_text import root_cause
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import PLAYER_FIRST_DAYS, PLAYER_PROGRESS
 from sessionization.spark.tables.statements import fill_in, read_statement, with_names
-from sessionization.spark.tables.views import title_sql
+from sessionization.spark.tables.view_sql import title_sql
 
 SESSION_DAYS, SESSION_METRICS = "session_days", "session_metrics"
 

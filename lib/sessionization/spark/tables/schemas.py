@@ -7,12 +7,13 @@ read from it here. docs/architecture.md, "The way of a column", names the other 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Self
-
-from pyspark.sql.types import DataType, StructField, StructType
+from typing import TYPE_CHECKING, Self
 
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.spark.tables.statements import read_statement
+
+if TYPE_CHECKING:
+    from pyspark.sql.types import StructType
 
 _COLUMN = re.compile(r"""^  (\w+) ([^'"]+?)( NOT NULL)? COMMENT (['"])(.*)\4,?$""", re.MULTILINE)
 _PROPERTY = re.compile(r"""^  '(\S+)' =\s+(['"])(.*)\2,?$""", re.MULTILINE)
@@ -69,8 +70,10 @@ class Table:
         return next((name for name in self.partitioned_by if name in days), None)
 
     @property
-    def schema(self) -> StructType:
+    def schema(self) -> "StructType":
         """The columns as a schema, all nullable, for rows that Python creates."""
+        from pyspark.sql.types import DataType, StructField, StructType  # late: `make sql` answers without Spark
+
         fields = [StructField(column.name, DataType.fromDDL(column.type)) for column in self.columns]
         return StructType(fields)
 
@@ -170,3 +173,5 @@ PLAYER_TABLES = (
     FINDING_LIMITS,
 )
 """Not in `TABLES`: the job players creates them, and no checkpoint owns them."""
+QUERIED_TABLES = (*TABLES, SESSION_PREDICTIONS, *PLAYER_TABLES)
+"""The tables that a person asks, once the jobs that write them have run."""
