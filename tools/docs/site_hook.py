@@ -10,6 +10,7 @@ from mkdocs.structure.files import File, Files
 ROOT = Path(__file__).parents[2]
 DOCS, GENERATED = ROOT / "docs", ROOT / "build" / "docs"
 _CODE_OR_LINK = re.compile(r"^ *```.*?^ *```|(?<=\]\()([^)\s#:]+)(#[^)\s]*)?(?=\))", re.MULTILINE | re.DOTALL)
+_ITEM = re.compile(r"( *)(?:-|\d+\.) ")
 _SQL = re.compile(r"lib/sessionization/sql/(?:tables|views|metrics)/(\w+)\.sql")
 
 
@@ -26,7 +27,30 @@ def on_page_markdown(markdown: str, page: Any, config: Any, **_: Any) -> str:
         path, anchor = match[1], match[2] or ""
         return match[0] if path is None else f"{_target(folder, path, config.repo_url)}{anchor}"
 
-    return _CODE_OR_LINK.sub(replaced, markdown)
+    return _CODE_OR_LINK.sub(replaced, _with_blank_lines(markdown))
+
+
+def _with_blank_lines(markdown: str) -> str:
+    """The text with a blank line before each list item that follows one of several paragraphs.
+
+    Without it Python's Markdown, unlike others, takes the item for a part of the last paragraph.
+    """
+    lines, is_code, has_blank = list[str](), False, dict[int, bool]()
+    for line in markdown.split("\n"):
+        item = _ITEM.match(line)
+        if line.lstrip().startswith("```"):
+            is_code = not is_code
+        elif not is_code and not line:
+            has_blank = dict.fromkeys(has_blank, True)
+        elif not is_code and item:
+            indent = len(item[1])
+            if has_blank.get(indent) and lines[-1]:
+                lines.append("")
+            has_blank = {outer: blank for outer, blank in has_blank.items() if outer < indent} | {indent: False}
+        elif not is_code and not line.startswith(" ") and lines[-1:] == [""]:
+            has_blank = {}
+        lines.append(line)
+    return "\n".join(lines)
 
 
 def _target(folder: Path, path: str, repository: str) -> str:
