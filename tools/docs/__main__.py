@@ -25,7 +25,7 @@ API = (
 
 
 def api_page() -> str:
-    lines = ["# Python API", "", "What a program of your own imports. A release may change the rest.", ""]
+    lines = ["# Python API", "", "What notebooks and programs of your own import.", ""]
     for module in API:
         lines += [f"::: {module}", ""]
     return "\n".join(lines)
