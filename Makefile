@@ -35,7 +35,7 @@ NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults \
-  soak bench bench-quick watched docs wheel lint check format lock clean
+  soak bench bench-quick watched docs docs-tour wheel lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -195,6 +195,9 @@ deploy: $(READY) ## check a target's values, then deploy it: make deploy T=prod 
 	@databricks bundle validate --strict -t $(T) $(ARGS)
 	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tools.bundle
 	@databricks bundle deploy -t $(T) $(ARGS)
+
+docs-tour: $(NOTEBOOKS) ## run the tour, two minutes, so that `make docs` shows it with its pictures
+	@$(BIN)/python -m tools.docs.tour
 
 # With --quiet, --strict finds nothing.
 docs: export NO_MKDOCS_2_WARNING := 1

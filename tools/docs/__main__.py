@@ -8,6 +8,7 @@ from zipfile import ZipFile
 from sessionization_laptop.engine.jars import jar_paths
 from tools.docs.columns_page import columns_page
 from tools.docs.options_page import options_page
+from tools.docs.tour import add_tour
 
 ROOT = Path(__file__).parents[2]
 PAGES = ROOT / "build" / "docs"
@@ -51,6 +52,7 @@ def main() -> None:
     ):
         (PAGES / name).parent.mkdir(parents=True, exist_ok=True)
         (PAGES / name).write_text(text, encoding="utf-8")
+    add_tour(PAGES / "tutorials")
     [mermaid] = jar_paths("docs")
     (PAGES / "tools").mkdir()
     with ZipFile(mermaid) as jar:
