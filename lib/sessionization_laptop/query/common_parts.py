@@ -75,8 +75,9 @@ def _comparable(*values: exp.Expr) -> bool:
 
 
 def _column(node: exp.Column) -> bool:
-    # One of no kind is a struct, shown as it is, or stands for the alias that `ORDER BY 1` names.
-    return kind_of(node) is not None or isinstance(node.parent, exp.Select | exp.Alias | exp.Ordered)
+    if isinstance(node.parent, exp.Ordered) and type_of(node) in {"", "UNKNOWN"}:
+        return True  # the alias that `ORDER BY 1` stands for
+    return kind_of(node) is not None or isinstance(node.parent, exp.Select | exp.Alias)  # a struct is only shown
 
 
 def _join(node: exp.Join) -> bool:

@@ -53,7 +53,8 @@ def _answer(database: duckdb.DuckDBPyConnection, warehouse: Path, sql: str, rows
     described = [(column[0], str(column[1])) for column in result.description or ()]
     if any("MAP" in type_ for _, type_ in described):  # Python cannot tell it from a struct
         raise common_sql.NotCommonError(sql)
-    shown = common_sql.names_of_result(query) or [name for name, _ in described]
+    written = {name.lower(): name for of_table in types.values() for name in of_table}
+    shown = common_sql.names_of_result(query) or [written.get(name, name) for name, _ in described]
     return Answer(shown, [[_text(value) for value in row] for row in result.fetchmany(rows)])
 
 

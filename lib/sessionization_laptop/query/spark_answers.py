@@ -21,6 +21,8 @@ def spark_answer(spark: SparkSession, location: TableLocation, sql: str, rows: i
     """At most `rows` rows of the result. Raises `ConfigurationError` where the statement is wrong."""
     try:
         words = set(re.findall(r"\w+", sql.lower()))
+        if "show" in words:  # SHOW VIEWS lists all
+            words.update(VIEWS, (table.name for table in QUERIED_TABLES))
         tables = [table for table in QUERIED_TABLES if table.name in words]
         create_views(spark, location, [name for name in VIEWS if name in words], tables)
         if words & {SESSION_DAYS, SESSION_METRICS}:
