@@ -40,6 +40,8 @@ COMMON = (
     "SELECT sum(duration_ms) AS duration_ms, min(ended_at), max(account_id) FROM sessions",
     "SELECT sum(beat), avg(beat), count_if(beat > 3), count_if(revision IS NULL) FROM session_changes WHERE beat > 9",
     "SELECT cast(avg(duration_ms) / 1000 AS int), cast(duration_ms / 7 AS bigint) FROM sessions GROUP BY duration_ms",
+    "SELECT count_if(cast(duration_ms / 7 AS int) > 99), cast(cast(duration_ms / 7 AS int) / 7 AS int) FROM sessions "
+    "GROUP BY duration_ms",
     "SELECT duration_ms / 10, duration_ms DIV 7, duration_ms % 7, -duration_ms DIV 7, -duration_ms % 7 FROM sessions",
     "SELECT sum(duration_ms) / 7, 10000000 * duration_ms / 3, duration_ms / 100000000 FROM sessions GROUP BY ALL",
     "SELECT count(*) FROM sessions WHERE started_at >= '2026-01-01' AND ended_at < '2026-01-01 12:30:00.5'",
@@ -117,6 +119,12 @@ def test_what_differs_is_for_spark(sql: str) -> None:
     types |= {"at": "TIMESTAMP WITH TIME ZONE", "pair": "STRUCT(a INTEGER, b INTEGER)"}
     with pytest.raises((common_sql.NotCommonError, SqlglotError)):
         common_sql.translate(common_sql.parse(sql), {"t": types})
+
+
+def test_a_cast_within_a_part_that_is_rewritten_truncates_too() -> None:
+    query = common_sql.parse("SELECT count_if(cast(cast(x / 7 AS int) / 7 AS bigint) > 99) AS n FROM t")
+    translated = common_sql.translate(query, {"t": {"x": "BIGINT"}})
+    assert (translated.count("TRUNC("), "TRY_CAST" in translated, "COUNT_IF" in translated) == (2, False, False)
 
 
 @pytest.mark.parametrize(

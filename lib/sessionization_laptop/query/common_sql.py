@@ -80,17 +80,20 @@ def _typed(query: exp.Expr, types: Types) -> exp.Expr:
 
 def _to_duckdb(query: exp.Expr) -> str:
     """The query as DuckDB reads it, with what sqlglot 30 would translate to something else."""
-    return query.transform(_as_in_spark).sql(_DUCKDB, unsupported_level=ErrorLevel.RAISE)
+    for node in reversed(list(query.dfs())):  # a part before what it is a part of
+        if (replacement := _as_in_spark(node)) is not None:
+            node.replace(replacement)
+    return query.sql(_DUCKDB, unsupported_level=ErrorLevel.RAISE)
 
 
-def _as_in_spark(node: exp.Expr) -> exp.Expr:
+def _as_in_spark(node: exp.Expr) -> exp.Expr | None:
     if isinstance(node, exp.CountIf):  # of nothing but nulls DuckDB counts null
         return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
-    if isinstance(node, exp.DateFromUnixDate) and not isinstance(node.parent, exp.Cast):  # sqlglot makes it an instant
-        return exp.cast(node, exp.DataType.Type.DATE)
+    if isinstance(node, exp.DateFromUnixDate):  # sqlglot makes it an instant
+        return exp.cast(node.copy(), exp.DataType.Type.DATE)
     if isinstance(node, exp.TryCast):  # Spark raises an error where it cannot cast, and DuckDB rounds
         return exp.Cast(this=exp.Trunc(this=node.this) if type_of(node.this) == "DOUBLE" else node.this, to=node.to)
-    return node
+    return None
 
 
 def _refuse_ambiguous(query: exp.Expr, known: set[str]) -> None:
