@@ -139,7 +139,7 @@ notebook-data: ## create the notebooks' data, once: an evening through the real 
 	@$(BIN)/python -m sessionization_laptop.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-pictures: $(NOTEBOOKS) ## make the README's pictures again: of a demo, and of the sample evening
+pictures: $(NOTEBOOKS) ## make the pictures of README and rules again: of a demo, and of the sample evening
 	@$(BIN)/python jobs/demo.py --folder build/pictures --picture docs/images/demo.svg
 	@$(BIN)/python -m tools.pictures
 
