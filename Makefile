@@ -35,7 +35,7 @@ NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults \
-  soak bench bench-quick watched docs wheel lint check format lock clean
+  soak bench bench-quick watched docs wheel release lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -206,9 +206,14 @@ docs: $(DOCS) ## build the documentation's site in site/, begin with site/index.
 wheel: export SOURCE_DATE_EPOCH := 315532800
 wheel: $(BUILD)/.ready ## build the wheels of library (dist/) and simulator (dist/simulator/), as the bundle deploys them
 	@rm -rf dist
-	@$(BUILD)/python -m hatchling build --target wheel --directory dist
+	@cd lib/sessionization && \
+	  $(abspath $(BUILD))/python -m hatchling build --target wheel --directory $(CURDIR)/dist
 	@cd lib/sessionization_simulator && \
 	  $(abspath $(BUILD))/python -m hatchling build --target wheel --directory $(CURDIR)/dist/simulator
+
+release: export SOURCE_DATE_EPOCH := 315532800
+release: $(READY) ## build, try and tag a release, wheel and sdist in build/release: make release VERSION=0.3.0
+	@$(BIN)/python -m tools.release "$(VERSION)"
 
 lint: $(READY) ## check the format, lint rules and strict types
 	@$(BIN)/ruff format --check .
