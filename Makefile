@@ -35,7 +35,7 @@ NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults \
-  soak bench bench-quick watched docs wheel release lint check format lock clean
+  soak bench bench-quick watched docs wheel release release-check lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -214,6 +214,10 @@ wheel: $(BUILD)/.ready ## build the wheels of library (dist/) and simulator (dis
 release: export SOURCE_DATE_EPOCH := 315532800
 release: $(READY) ## build, try and tag a release, wheel and sdist in build/release: make release VERSION=0.3.0
 	@$(BIN)/python -m tools.release "$(VERSION)"
+
+release-check: export SOURCE_DATE_EPOCH := 315532800
+release-check: $(READY) ## build wheel and sdist of this checkout in build/release, and try them
+	@$(BIN)/python -c "from tools.release import build_and_try; build_and_try()"
 
 lint: $(READY) ## check the format, lint rules and strict types
 	@$(BIN)/ruff format --check .
