@@ -35,7 +35,7 @@ NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults \
-  soak bench bench-quick watched docs docs-tour wheel lint check format lock clean
+  soak bench bench-quick watched docs docs-tour wheel release release-check lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -147,7 +147,7 @@ notebook-data: ## create the notebooks' data, once: an evening through the real 
 	@$(BIN)/python -m sessionization_laptop.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-pictures: $(NOTEBOOKS) ## make the README's pictures again: of a demo, and of the sample evening
+pictures: $(NOTEBOOKS) ## make the pictures of README and rules again: of a demo, and of the sample evening
 	@$(BIN)/python jobs/demo.py --folder build/pictures --picture docs/images/demo.svg
 	@$(BIN)/python -m tools.pictures
 
@@ -208,9 +208,18 @@ docs: $(DOCS) ## build the documentation's site in site/, begin with site/index.
 wheel: export SOURCE_DATE_EPOCH := 315532800
 wheel: $(BUILD)/.ready ## build the wheels of library (dist/) and simulator (dist/simulator/), as the bundle deploys them
 	@rm -rf dist
-	@$(BUILD)/python -m hatchling build --target wheel --directory dist
+	@cd lib/sessionization && \
+	  $(abspath $(BUILD))/python -m hatchling build --target wheel --directory $(CURDIR)/dist
 	@cd lib/sessionization_simulator && \
 	  $(abspath $(BUILD))/python -m hatchling build --target wheel --directory $(CURDIR)/dist/simulator
+
+release: export SOURCE_DATE_EPOCH := 315532800
+release: $(READY) ## build, try and tag a release, wheel and sdist in build/release: make release VERSION=0.3.0
+	@$(BIN)/python -m tools.release "$(VERSION)"
+
+release-check: export SOURCE_DATE_EPOCH := 315532800
+release-check: $(READY) ## build wheel and sdist of this checkout in build/release, and try them
+	@$(BIN)/python -c "from tools.release import build_and_try; build_and_try()"
 
 lint: $(READY) ## check the format, lint rules and strict types
 	@$(BIN)/ruff format --check .

@@ -22,5 +22,9 @@ def main(settings: QuerySettings, say: Say) -> None:
     run_queries(settings.tables, settings.sql, settings.rows, say)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, QuerySettings, "query")
+
+
+if __name__ == "__main__":
+    command()

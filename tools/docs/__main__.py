@@ -37,9 +37,7 @@ def decisions_page() -> str:
     files = sorted((ROOT / "docs" / "adr").glob("0*.md"))
     titles = [(re.sub(r"^# \d+\. ", "", file.read_text(encoding="utf-8").splitlines()[0]), file) for file in files]
     lines = [f"- {int(file.name[:4])}: [{title}]({file.name})" for title, file in titles]
-    return "\n".join(
-        ["# Decisions", "", "Why it is as it is. A number that is missing was superseded.", "", *lines, ""]
-    )
+    return "\n".join(["# Decisions", "", "Why it is as it is, and what was given up for it.", "", *lines, ""])
 
 
 def main() -> None:
