@@ -32,6 +32,8 @@ logging.getLogger("sqlglot").setLevel(logging.ERROR)  # it warns of statements t
 
 def duckdb_answer(warehouse: Path, sql: str, rows: int) -> Answer | None:
     """At most `rows` rows of the result; None where DuckDB cannot say it, or might say something else than Spark."""
+    if "%" in str(warehouse.absolute()):  # delta-rs 1.6 takes %20 for a space
+        return None
     try:
         with duckdb.connect() as database:
             database.execute("SET TimeZone = 'UTC'")
