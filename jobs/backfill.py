@@ -16,5 +16,9 @@ def main(settings: BackfillSettings, say: Say) -> None:
     backfill(settings, say)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, BackfillSettings, "backfill")
+
+
+if __name__ == "__main__":
+    command()

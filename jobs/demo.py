@@ -25,5 +25,9 @@ def main(settings: DemoSettings, _say: Say) -> None:
     demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source, settings.picture)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, DemoSettings, "demo")
+
+
+if __name__ == "__main__":
+    command()

@@ -25,5 +25,9 @@ def main(settings: EraseSettings, say: Say) -> int:
     return 0
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, EraseSettings, "erase_account")
+
+
+if __name__ == "__main__":
+    command()

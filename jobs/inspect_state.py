@@ -16,5 +16,9 @@ def main(settings: InspectSettings, _say: Say) -> None:
     inspect_state(settings, say_on_stdout)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, InspectSettings, "inspect_state")
+
+
+if __name__ == "__main__":
+    command()

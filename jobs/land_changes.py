@@ -18,5 +18,9 @@ def main(settings: LandChangesSettings, say: Say) -> None:
         land_changes(settings, say, stop)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, LandChangesSettings, "land_changes")
+
+
+if __name__ == "__main__":
+    command()

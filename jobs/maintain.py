@@ -18,5 +18,9 @@ def main(settings: MaintainSettings, say: Say) -> None:
         maintain(settings, say, stop)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, MaintainSettings, "maintain")
+
+
+if __name__ == "__main__":
+    command()

@@ -18,5 +18,9 @@ def main(settings: PlayersSettings, say: Say) -> None:
         keep_players(settings, say, stop)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, PlayersSettings, "players")
+
+
+if __name__ == "__main__":
+    command()

@@ -25,7 +25,12 @@ def sample(settings: SampleSettings, _say: Say) -> None:
     describe_sample(settings, say_on_stdout)
 
 
-if __name__ == "__main__":
+def command() -> None:
     if any(word.partition("=")[0] == "--sample" for word in sys.argv):
         run_job(sample, SampleSettings, "preflight")
-    run_job(main, SessionizeSettings, "preflight")
+    else:
+        run_job(main, SessionizeSettings, "preflight")
+
+
+if __name__ == "__main__":
+    command()

@@ -25,5 +25,9 @@ def main(settings: QuerySettings, say: Say) -> None:
         print_query(settings.tables.warehouse, settings.sql, settings.rows)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, QuerySettings, "query")
+
+
+if __name__ == "__main__":
+    command()

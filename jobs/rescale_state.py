@@ -18,5 +18,9 @@ def main(settings: RescaleSettings, say: Say) -> None:
         rescale(settings, say, stop)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, RescaleSettings, "rescale_state")
+
+
+if __name__ == "__main__":
+    command()

@@ -16,5 +16,9 @@ def main(settings: SessionizeSettings, say: Say) -> None:
     run_and_print_summary(settings, say)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, SessionizeSettings, "sessionize")
+
+
+if __name__ == "__main__":
+    command()

@@ -12,5 +12,9 @@ def main(settings: SimulateSettings, say: Say) -> None:
         simulate(settings, stop=stop, report=say)
 
 
-if __name__ == "__main__":
+def command() -> None:
     run_job(main, SimulateSettings, "simulate")
+
+
+if __name__ == "__main__":
+    command()

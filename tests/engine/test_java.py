@@ -89,7 +89,7 @@ def test_the_wheel_is_started_without_the_module_that_it_lacks(tmp_path: Path, m
 
 
 def test_without_a_usable_java_the_error_names_each_java_found(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    with pytest.raises(SetupError, match=r"^Spark needs a Java 17 to 25 .*tried: none\): run 'make -B setup', which"):
+    with pytest.raises(SetupError, match=r"^Spark needs a Java 17 to 25 .*tried: none\): run 'make -B setup' or"):
         java_home()
     homes = [install_java(tmp_path / "8", TOO_OLD), install_full_java(tmp_path / "11", "11.0.2")]
     set_path(monkeypatch, *homes)

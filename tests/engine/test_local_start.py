@@ -1,4 +1,4 @@
-"""Without the laptop's package, as on a cluster, jobs say what is missing; with it a local engine is started."""
+"""Without Spark, or without the laptop's package, jobs say what is missing; with both a local engine is started."""
 
 import os
 import subprocess
@@ -17,16 +17,17 @@ from sessionization_laptop.engine import local_session
 from sessionization_laptop.engine.local_session import names_of_settings
 
 ROOT = Path(__file__).parents[2]
-JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py") if path.stem not in {"demo", "query"})
-WITHOUT_LAPTOP = (
-    "import runpy, sys; sys.modules['sessionization_laptop'] = None; "
+JOBS = sorted(path.stem for path in (ROOT / "jobs").glob("*.py"))
+WITHOUT = (
+    "import runpy, sys; sys.modules |= dict.fromkeys(sys.argv.pop(1).split(',')); "
     "runpy.run_path(sys.argv.pop(1), run_name='__main__')"
 )
+LAPTOP, SPARK = "sessionization_laptop", "pyspark,py4j"
 
 
-def run_without_laptop(job: str, *options: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
-    """Run a job of a process that cannot import the laptop's package."""
-    words = [sys.executable, "-c", WITHOUT_LAPTOP, str(ROOT / f"jobs/{job}.py"), *options]
+def run_without(packages: str, job: str, *options: str, cwd: Path) -> "subprocess.CompletedProcess[str]":
+    """Run a job of a process that cannot import some packages."""
+    words = [sys.executable, "-c", WITHOUT, packages, str(ROOT / f"jobs/{job}.py"), *options]
     left_out = ("SPARK_", "PYSPARK_", "DATABRICKS_")
     inherited = {name: value for name, value in os.environ.items() if not name.startswith(left_out)}
     environment = inherited | {"PYTHONPATH": str(ROOT / "lib")}
@@ -34,17 +35,24 @@ def run_without_laptop(job: str, *options: str, cwd: Path) -> "subprocess.Comple
 
 
 @pytest.mark.parametrize("job", JOBS)
-def test_a_job_explains_itself_without_the_laptop(job: str, tmp_path: Path) -> None:
-    done = run_without_laptop(job, "--help", cwd=tmp_path)
+def test_a_job_explains_itself_without_spark(job: str, tmp_path: Path) -> None:
+    done = run_without(f"{LAPTOP},{SPARK}", job, "--help", cwd=tmp_path)
     assert (done.returncode, done.stderr) == (0, "")
 
 
-def test_a_job_that_finds_no_spark_says_so_in_a_line(tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    ("packages", "line"),
+    [
+        (LAPTOP, "there is no Spark session: run this with spark-submit"),
+        (SPARK, "Spark is not installed here: install this package with its extra local"),
+    ],
+)
+def test_a_job_that_finds_no_spark_says_so_in_a_line(packages: str, line: str, tmp_path: Path) -> None:
     (tmp_path / "events").mkdir()
     options = ("--input=events", "--warehouse=tables", "--checkpoints=checkpoints", "--run-for=1s")
-    done = run_without_laptop("sessionize", *options, cwd=tmp_path)
+    done = run_without(packages, "sessionize", *options, cwd=tmp_path)
     assert done.returncode == 2
-    assert done.stderr.splitlines()[-1].startswith("sessionize: there is no Spark session: run this with spark-submit")
+    assert done.stderr.splitlines()[-1].startswith(f"sessionize: {line}")
     assert "Traceback" not in done.stderr
 
 

@@ -15,7 +15,7 @@ from sessionization.clock import wall_clock_ms
 from sessionization.durations import DAY_MS, HOUR_MS
 from sessionization.errors import CheckpointError, ConfigurationError
 from sessionization.ops import maintain as ops
-from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.ops.maintenance_settings import UNUSED_FILES_RETENTION_MS, MaintainSettings
 from sessionization.spark.checkpoint.folder import ROLLUP
 from sessionization.spark.engine.newest import newest_update_ms
 from sessionization.spark.tables import location as location_module
@@ -29,7 +29,6 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     STREAM_PROGRESS,
     TABLES,
-    UNUSED_FILES_RETENTION_MS,
     retention_ms_of,
 )
 from tests.support.checkpoint_folder import reopened

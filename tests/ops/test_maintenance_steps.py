@@ -13,7 +13,7 @@ from sessionization.command_line import parser
 from sessionization.durations import DAY_MS
 from sessionization.errors import ConfigurationError, IncompleteWorkError
 from sessionization.ops.maintain import Step, maintenance_steps, run_steps
-from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.ops.maintenance_settings import UNUSED_FILES_RETENTION_MS, MaintainSettings
 from sessionization.spark.tables.conflicts import explain_conflict, is_conflict
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import (
@@ -21,7 +21,6 @@ from sessionization.spark.tables.schemas import (
     JOB_LEASE,
     SESSION_PREDICTIONS,
     TABLES,
-    UNUSED_FILES_RETENTION_MS,
     Table,
 )
 

@@ -14,7 +14,7 @@ from tests.support.delta import read_table
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
 ROOT = Path(__file__).parents[2]
-_NEEDED = ("Makefile", "pyproject.toml", "README.md", "wheel_version.py", *map(str, ROOT.glob("requirements*.lock")))
+_NEEDED = ("Makefile", "pyproject.toml", "README.md", *map(str, ROOT.glob("requirements*.lock")))
 _NOT_INHERITED = ("JAVA_", "JDK_", "PYSPARK_", "SPARK_", "PYTHONPATH", "VIRTUAL_ENV", "MAKE", "MFLAGS")
 
 

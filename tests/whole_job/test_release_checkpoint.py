@@ -2,11 +2,16 @@
 
 from collections import Counter
 from pathlib import Path
+from threading import Event
 
 import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.ops.state_reader import StateReader
+from sessionization.players.players_job import keep_players
+from sessionization.players.players_settings import PlayersSettings
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.views import VIEWS, create_views
 from tests.fixtures.release_checkpoint import say, unpack
 from tests.support.tables import Tables, read_tables
 
@@ -66,6 +71,18 @@ def assert_continued(before: Tables, after: Tables) -> None:
         assert len(found) > len(beats(before, session))
 
 
+def assert_new_tables_and_views(spark: SparkSession, warehouse: Path) -> None:
+    """The job players, which the release did not have, counts its sessions; every view reads its tables."""
+    settings = PlayersSettings.model_validate({"tables": {"warehouse": warehouse}})
+    keep_players(settings, lambda _: None, Event())
+    create_views(spark, TableLocation.of(settings.tables))
+    rows = {view: spark.sql(f"SELECT * FROM {view}").collect() for view in VIEWS}
+    assert {(row.device_id, row.session_id) for row in rows["live_sessions"]} == {("beats", 2), ("next", 6), ("new", 7)}
+    started = spark.sql("SELECT sum(sessions) FROM daily_activity WHERE platform = 'all' AND title = 'all'").first()
+    assert started is not None
+    assert started[0] == len(LATER_STATUSES)
+
+
 @pytest.mark.parametrize(
     ("layout", "events"),
     [
@@ -89,4 +106,6 @@ def test_the_checkpoint_of_the_release_is_continued(
     if events == "playstation":
         titles = {row["session_id"]: row["title"] for row in after["sessions"]}
         assert titles == {1: "chess", 2: None, 3: None, 4: "chess", 5: "chess", 6: None, 7: "chess"}
+    else:
+        assert_new_tables_and_views(spark, job.warehouse)
     assert statuses_in_state(spark, job.checkpoints) == LATER_STATUSES

@@ -28,11 +28,13 @@ from sessionization.command_line.options import (
 from sessionization.command_line.settings_file import read_settings_file
 from sessionization.databricks import on_databricks
 from sessionization.durations import format_duration
-from sessionization.errors import ConfigurationError, SessionizationError
+from sessionization.errors import ConfigurationError, SessionizationError, SetupError
 from sessionization.say import Say
 
 M = TypeVar("M", bound=BaseModel)
 
+_SPARK = {"pyspark", "py4j"}
+"""What is imported first of a Spark that is not there."""
 _CONTEXT = {"max_content_width": 100, "allow_extra_args": True}
 
 
@@ -93,6 +95,11 @@ def run(main: Callable[[], int], prog: str) -> None:
     except SessionizationError as error:
         _print_error(prog, str(error))
         code = error.exit_code
+    except ModuleNotFoundError as error:
+        if str(error.name).partition(".")[0] not in _SPARK:
+            raise
+        _print_error(prog, "Spark is not installed here: install this package with its extra local (docs/upgrade.md)")
+        code = SetupError.exit_code
     except OSError as error:
         if error.filename is None:
             raise

@@ -102,7 +102,7 @@ def run_and_print_summary(settings: SessionizeSettings, say: Say, say_progress: 
 def _run(context: JobContext, stop: threading.Event, others: Sequence[BatchListener], say_progress: Say) -> list[str]:
     stop_on_file(context.checkpoint.folder, stop, context.say)
     context, progress_log, initial_state = prepare(context, stop)
-    context.say(f"state partitions: {context.state_partitions}; later only jobs/rescale_state.py changes their number")
+    context.say(f"state partitions: {context.state_partitions}; later only rescale_state changes their number")
     began_ms = wall_clock_ms()
     clock = ClockCheck(context.settings.rules.heartbeat_ms, context.say)
     clock.check(context.checkpoint.newest_clock_ms())

@@ -15,7 +15,7 @@ from sessionization.errors import IncompleteWorkError, SessionizationError
 from sessionization.hadoop_path import AnyPath
 from sessionization.ops.exclusive_tables import open_tables_exclusively
 from sessionization.ops.input_files import delete_read_files
-from sessionization.ops.maintenance_settings import MaintainSettings
+from sessionization.ops.maintenance_settings import UNUSED_FILES_RETENTION_MS, MaintainSettings
 from sessionization.say import Say
 from sessionization.spark.checkpoint.backlog import backlog_age_ms, retention_covering_backlog_ms
 from sessionization.spark.engine.error_text import root_cause
@@ -35,7 +35,6 @@ from sessionization.spark.tables.schemas import (
     SESSIONS,
     STREAM_PROGRESS,
     TABLES,
-    UNUSED_FILES_RETENTION_MS,
     Table,
     retention_ms_of,
     retention_properties,

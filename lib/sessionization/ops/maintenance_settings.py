@@ -8,8 +8,12 @@ from sessionization.durations import DAY_MS, HOUR_MS, Duration, PositiveDuration
 from sessionization.settings.sessionize_settings import KafkaSource, TopicSink
 from sessionization.settings.state_settings import ArchiveSettings, CheckpointSettings, StateSettings
 from sessionization.settings.table_location_settings import Location, TableLocationSettings, volume
-from sessionization.spark.tables.schemas import UNUSED_FILES_RETENTION_MS
 
+UNUSED_FILES_RETENTION_MS = 2 * DAY_MS
+"""How long files stay that a compaction has replaced. The log names each of them until then, at each checkpoint.
+
+The tables are created with it, but those whose history nobody reads.
+"""
 _LEAST_MS = 7 * DAY_MS
 
 

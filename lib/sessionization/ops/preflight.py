@@ -98,7 +98,7 @@ def preflight(settings: SessionizeSettings, say: Say) -> None:
     if failed:
         msg = f"{', '.join(failed)} failed: do what the lines above say, and run this again"
         raise ConfigurationError(msg)
-    say("all is well here: start jobs/sessionize.py with the same options")
+    say("all is well here: start sessionize with the same options")
 
 
 def _checks(spark: SparkSession, settings: SessionizeSettings, say: Say) -> dict[str, Callable[[], str]]:

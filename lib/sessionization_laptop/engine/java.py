@@ -49,7 +49,8 @@ def java_home() -> Path:
         return _wheel_java_home()
     msg = (
         f"Spark needs a Java {SUPPORTED_JAVA.start} to {SUPPORTED_JAVA.stop - 1} with all its modules "
-        f"(tried: {', '.join(map(str, homes)) or 'none'}): run 'make -B setup', which installs one, or set JAVA_HOME"
+        f"(tried: {', '.join(map(str, homes)) or 'none'}): run 'make -B setup' or install the extra java, "
+        "or set JAVA_HOME"
     )
     raise SetupError(msg)
 

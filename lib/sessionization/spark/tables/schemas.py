@@ -80,11 +80,6 @@ _INTERVAL = re.compile(r"interval (\d+) (hour|day|week)s?")
 _HOURS = {"hour": 1, "day": 24, "week": 7 * 24}
 _DEFAULT_INTERVALS = dict(zip(RETENTION_PROPERTIES, ("interval 30 days", "interval 1 week"), strict=True))
 
-UNUSED_FILES_RETENTION_MS = 2 * DAY_MS
-"""How long files stay that a compaction has replaced. The log names each of them until then, at each checkpoint.
-
-The tables are created with it, but those whose history nobody reads.
-"""
 _LOG_RETENTION_MS = 7 * DAY_MS
 
 
