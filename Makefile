@@ -12,6 +12,7 @@ BENCH := .venv/.bench
 CLASSES := .venv/.classes
 CONNECT := .venv/.connect
 DATABRICKS := .venv/.databricks
+DOCS := .venv/.docs
 NOTEBOOKS := .venv/.notebooks
 READERS := .venv/.readers
 
@@ -34,7 +35,7 @@ NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
 .PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults \
-  soak bench bench-quick watched wheel release lint check format lock clean
+  soak bench bench-quick watched docs wheel release release-check lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -109,6 +110,14 @@ $(READERS): $(READY) requirements-readers.lock
 	  -r requirements-readers.lock
 	@touch $@
 
+# An environment of its own, as the server of S3 has.
+$(DOCS): $(READY) requirements-docs.lock lib/sessionization_laptop/engine/jars.lock
+	@echo "fetching the tools of the documentation's site (once; 40 MB)"
+	@$(BIN)/python -m sessionization_laptop.engine.jars docs
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/docs
+	@$(BIN)/uv pip install --quiet --python .venv/docs/bin/python --require-hashes -r requirements-docs.lock
+	@touch $@
+
 $(CLASSES): $(READY)
 	@echo "archiving the classes of Spark, so that engines start faster (once; two minutes)"
 	@$(BIN)/python -m tests.faults.archive_classes
@@ -139,7 +148,7 @@ notebook-data: ## create the notebooks' data, once: an evening through the real 
 	@$(BIN)/python -m sessionization_laptop.notebook_data
 	@[ -f .bench/mlflow.db ] || $(BIN)/python -m tests.bench --quick --only groups
 
-pictures: $(NOTEBOOKS) ## make the README's pictures again: of a demo, and of the sample evening
+pictures: $(NOTEBOOKS) ## make the pictures of README and rules again: of a demo, and of the sample evening
 	@$(BIN)/python jobs/demo.py --folder build/pictures --picture docs/images/demo.svg
 	@$(BIN)/python -m tools.pictures
 
@@ -188,6 +197,12 @@ deploy: $(READY) ## check a target's values, then deploy it: make deploy T=prod 
 	@databricks bundle validate -t $(T) $(ARGS) -o json | $(BIN)/python -m tools.bundle
 	@databricks bundle deploy -t $(T) $(ARGS)
 
+# With --quiet, --strict finds nothing.
+docs: export NO_MKDOCS_2_WARNING := 1
+docs: $(DOCS) ## build the documentation's site in site/, begin with site/index.html; a broken link fails
+	@$(BIN)/python -m tools.docs
+	@PATH="$(CURDIR)/.venv/docs/bin:$$PATH" mkdocs build --strict
+
 wheel: export SOURCE_DATE_EPOCH := 315532800
 wheel: $(BUILD)/.ready ## build the wheels of library (dist/) and simulator (dist/simulator/), as the bundle deploys them
 	@rm -rf dist
@@ -199,6 +214,10 @@ wheel: $(BUILD)/.ready ## build the wheels of library (dist/) and simulator (dis
 release: export SOURCE_DATE_EPOCH := 315532800
 release: $(READY) ## build, try and tag a release, wheel and sdist in build/release: make release VERSION=0.3.0
 	@$(BIN)/python -m tools.release "$(VERSION)"
+
+release-check: export SOURCE_DATE_EPOCH := 315532800
+release-check: $(READY) ## build wheel and sdist of this checkout in build/release, and try them
+	@$(BIN)/python -c "from tools.release import build_and_try; build_and_try()"
 
 lint: $(READY) ## check the format, lint rules and strict types
 	@$(BIN)/ruff format --check .
@@ -225,11 +244,13 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
 	done
-	@$(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
-	  --group s3 -o requirements-s3.lock
+	@for group in docs s3; do \
+	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
+	    --group $$group -o requirements-$$group.lock; \
+	done
 	@$(BIN)/uv pip compile --quiet --python-platform linux --python-version 3.12 --generate-hashes --no-header --upgrade \
 	  --constraints tools/bundle/runtime_packages.txt --extra avro --extra forecast --extra kafka --extra metrics --group databricks \
 	  pyproject.toml -o requirements-databricks.lock
 
 clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results
-	@rm -rf .venv .venv-build .bench .notebooks build dist $(DEMO) $(DEMO)-kafka
+	@rm -rf .venv .venv-build .bench .notebooks build dist site $(DEMO) $(DEMO)-kafka

@@ -1,4 +1,4 @@
-"""Draw the README's chart of sessions, of a device of the sample evening: `make pictures` runs this."""
+"""Draw the chart of sessions in docs/session-rules.md, of a device of the sample evening: `make pictures` runs this."""
 
 import tempfile
 from pathlib import Path

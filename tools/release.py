@@ -82,6 +82,16 @@ def try_in_empty_environment(wheel: Path) -> None:
             _run(folder, "env", "-i", "PATH=/usr/bin:/bin", str(folder / "bin" / script), "--help")
 
 
+def build_and_try() -> list[Path]:
+    """Build wheel and sdist of this checkout into build/release, and try them; return both."""
+    target = ROOT / "build" / "release"
+    shutil.rmtree(target, ignore_errors=True)
+    wheel, sdist = build(ROOT, target, "sdist", "wheel")
+    refuse_other_wheel_of_sdist(sdist, wheel)
+    try_in_empty_environment(wheel)
+    return [wheel, sdist]
+
+
 def release(version: str) -> list[Path]:
     """Make the release; return wheel and sdist. Raises `ValueError` or `CalledProcessError` where it cannot be made."""
     if _run(ROOT, "git", "status", "--porcelain"):
@@ -89,19 +99,15 @@ def release(version: str) -> list[Path]:
         raise ValueError(msg)
     texts = {name: (ROOT / name).read_text(encoding="utf-8") for name in (CHANGELOG, *PROJECTS)}
     changed = {name: (released if name == CHANGELOG else with_version)(text, version) for name, text in texts.items()}
-    target = ROOT / "build" / "release"
     try:
         _write(changed)
-        shutil.rmtree(target, ignore_errors=True)
-        wheel, sdist = build(ROOT, target, "sdist", "wheel")
-        refuse_other_wheel_of_sdist(sdist, wheel)
-        try_in_empty_environment(wheel)
+        files = build_and_try()
         _run(ROOT, "git", "commit", "--quiet", "--all", "--message", f"chore: release {version}")
     except BaseException:
         _write(texts)
         raise
     _run(ROOT, "git", "tag", "--annotate", f"v{version}", "--message", f"Release {version}")
-    return [wheel, sdist]
+    return files
 
 
 def _write(texts: dict[str, str]) -> None:

@@ -10,7 +10,9 @@ from sessionization.command_line.parser import read_settings
 from sessionization.durations import Duration, PaceRange, format_duration, parse_duration_ms
 from sessionization.errors import ConfigurationError
 from sessionization.hadoop_path import AnyPath, HadoopPath, parse_location, path_of_uri
+from sessionization.players.players_settings import PlayersSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
+from tests.support.settings import settings_of
 
 
 class Beat(BaseModel):
@@ -144,3 +146,11 @@ def test_the_settings_of_a_job_are_written_as_text() -> None:
         "s3a://bucket/tables",
         "c",
     )
+
+
+@pytest.mark.parametrize(
+    "zone", ["", "+02:00", "nonsense", "Europe", "europe/berlin", "right/UTC", "posix/UTC", "../UTC"]
+)
+def test_a_time_zone_is_one_that_the_engine_knows_too(zone: str) -> None:
+    with pytest.raises(ValidationError, match="is no time zone: give a name of the IANA database"):
+        settings_of(PlayersSettings, warehouse="tables", time_zone=zone)

@@ -92,18 +92,17 @@ class PlayerOracle:
 def player_oracle(sessions: Iterable[Played], zone_name: str, as_of_ms: int) -> PlayerOracle:
     zone = ZoneInfo(zone_name)
     today = datetime.fromtimestamp(as_of_ms / 1_000, zone).date()
-    parts = [part for session in sessions for part in parts_of(session, zone)]
+    parts = [part for session in sessions for part in parts_of(session, zone) if part.day <= today]
     days_of: dict[tuple, set[date]] = defaultdict(set)
     """The days of each player in each title and platform."""
     for part in parts:
         for title, platform in part.session.cells:
             days_of[part.session.player, title, platform].add(part.day)
     firsts = {(player, title): min(days) for (player, title, platform), days in days_of.items() if platform == ALL}
-    last_day = max([today, *(part.day for part in parts)])
     return PlayerOracle(
         _player_days(parts, firsts),
-        _daily_activity(parts, days_of, firsts, last_day),
-        _retention(days_of, firsts, last_day),
+        _daily_activity(parts, days_of, firsts, today),
+        _retention(days_of, firsts, today),
         {(*player, title): {"first_day": day} for (player, title), day in firsts.items()},
     )
 

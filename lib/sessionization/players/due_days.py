@@ -15,9 +15,9 @@ from pyspark.sql import functions as F
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.durations import HOUR_MS
 from sessionization.errors import ConfigurationError
-from sessionization.players.player_views import PlayerViews, day_of
+from sessionization.players.player_views import PlayerViews, day_of, list_of
 from sessionization.spark.tables.location import TableLocation
-from sessionization.spark.tables.schemas import PLAYER_DAYS, PLAYER_PROGRESS
+from sessionization.spark.tables.schemas import PLAYER_PROGRESS
 
 Reason = Literal["run", "begun", "erased", "merged"]
 
@@ -74,23 +74,18 @@ def _row(spark: SparkSession, reason: Reason, **values: object) -> DataFrame:
 
 def due_days(views: PlayerViews, progress: Progress, *, rebuild: bool) -> set[date]:
     """The days that a run computes, those of all sessions in a first run."""
-    known = views.location.days(views.spark, PLAYER_DAYS)
     if progress.last is None or rebuild:
-        views.create("played", condition="true")
-        ends = {views.today, *(known or ()), *_span(views)}
-        return {*progress.noted, *days_between(min(ends), max(ends))}
-    last_day = max(views.today, *(known or ()))
-    due = {*progress.noted, *days_between(progress.last.last_day, last_day)}
+        return {views.today, *progress.noted, *_all_days(views, date.min)}
+    due = {*progress.noted, *days_between(*sorted((progress.last.last_day, views.today)))}
     if progress.merged_since is not None:
-        views.create("played", condition=f"started_at >= TIMESTAMP '{progress.merged_since} 00:00:00'")
-        due |= days_between(min([last_day, *_span(views)]), last_day)
+        due |= _all_days(views, progress.merged_since - _ONE_DAY)
     since_ms = progress.last.read_until_ms - REREAD_MS
     changed = views.frame("played", condition=f"updated_at >= timestamp_millis({since_ms})").persist()
     views.put("played", changed)
-    if span := _span(views):
-        views.create("days", days=f"sequence({day_of(span[0])}, {day_of(span[1])})")
+    if around := _days_around(views):
+        views.create("days", days=f"array({list_of(around)})")
         views.create("played_in_days")
-        due |= {row.day for row in views.frame("changed_days", first_day=day_of(span[0])).collect()}
+        due |= {row.day for row in views.frame("changed_days", first_day=day_of(min(around))).collect()}
     changed.unpersist()
     return due
 
@@ -100,8 +95,18 @@ def days_between(first: date, last: date) -> frozenset[date]:
     return frozenset(first + number * _ONE_DAY for number in range((last - first).days + 1))
 
 
-def _span(views: PlayerViews) -> tuple[date, date] | tuple[()]:
-    """A day before the first day of the sessions in `played`, and one after the last; empty without any."""
-    played = views.spark.table(views.sql_name("played"))
-    row = played.agg(F.to_date(F.min("started_at")), F.to_date(F.max("until_at"))).collect()[0]
-    return () if row[0] is None else (row[0] - _ONE_DAY, row[1] + _ONE_DAY)
+def _all_days(views: PlayerViews, since: date) -> set[date]:
+    """The days of the tables from this one on, and those around sessions that started since."""
+    views.create("played", condition=f"started_at >= TIMESTAMP '{since} 00:00:00'")
+    known = {row.day for row in views.frame("known_days").collect()}
+    return {day for day in known | _days_around(views) if day >= since}
+
+
+def _days_around(views: PlayerViews) -> set[date]:
+    """The dates (UTC) of the sessions in `played` up to today, with one before and one after: a day of any zone.
+
+    Not all from the first to the last: one device whose clock is wrong by years would make thousands of them.
+    """
+    dates = views.spark.table(views.sql_name("played")).select(F.to_date("started_at"), F.to_date("until_at"))
+    spans = (days_between(row[0] - _ONE_DAY, min(row[1] + _ONE_DAY, views.today)) for row in dates.distinct().collect())
+    return set().union(*spans)

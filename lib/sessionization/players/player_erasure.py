@@ -22,12 +22,13 @@ TABLES_WITH_PLAYERS = (PLAYER_DAYS, PLAYER_FIRST_DAYS, SESSION_FINDINGS, FINDING
 def tables_to_erase(
     spark: SparkSession, location: TableLocation, accounts: Sequence[str], account_sessions: DataFrame
 ) -> list[Table]:
-    """The tables that name players, empty where the job players has not run; notes the days of these accounts first.
+    """The tables that name players and exist; notes the days of these accounts first.
 
     The next run counts those days without them, also days of `account_sessions` that no row of the account has.
     """
-    if not location.exists(spark, PLAYER_PROGRESS):
-        return []
+    tables = location.present(spark, TABLES_WITH_PLAYERS)
+    if location.missing(spark, (PLAYER_PROGRESS, PLAYER_DAYS)):  # then the next run computes all days
+        return tables
     days = location.read(spark.read, PLAYER_DAYS)
     of_accounts = days.where((F.col("player_kind") == "account") & F.col("player").isin(*accounts)).select("day")
     hashes = account_sessions.select(F.xxhash64("device_id", "session_id").alias("session_hash"))
@@ -37,4 +38,4 @@ def tables_to_erase(
     found = of_accounts.union(of_sessions.select("day")).distinct().collect()
     if found:
         note(spark, location, "erased", [row.day for row in found])
-    return list(TABLES_WITH_PLAYERS)
+    return tables

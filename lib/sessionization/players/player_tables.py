@@ -42,8 +42,7 @@ class PlayerTables:
                     self._replace(SESSION_FINDINGS, "day", span, self.views.frame("session_findings"))
             done |= todo
             todo = moved - done
-        known = self.views.location.days(self.views.spark, PLAYER_DAYS)
-        last_day = max(self.views.today, *(known or ()))
+        last_day = self.views.today
         affected = {day + timedelta(days=n) for day in done for n in range(_WINDOW_DAYS)}
         for span in spans_of((day for day in affected if day <= last_day or day in done), _WINDOW_DAYS):
             with self.views.days(done.intersection(span)):
@@ -60,13 +59,14 @@ class PlayerTables:
         views.put("new_player_days", new)
         moved = views.frame("moved_first_days").persist()
         views.put("moved_first_days", moved)
-        found = moved.agg(
-            F.collect_set("old_day"), F.collect_set("new_day"), F.min(F.when(F.col("is_lost"), F.col("old_day")))
-        ).collect()[0]
-        lost_day = day_of(found[2]) if found[2] else "DATE '9999-12-31'"
-        first_days = views.frame("first_days", first_lost_day=lost_day).persist()
-        later = {row[0] for row in first_days.select("first_day").distinct().collect() if row[0]} if found[2] else set()
-        moved_days = {*found[0], *found[1], *later}
+        [found] = moved.selectExpr(
+            "collect_set(old_day) AS old_days", "collect_set(new_day) AS new_days",
+            "min(CASE WHEN is_lost THEN old_day END) AS first_lost_day",
+        ).collect()  # fmt: skip
+        first_days = views.frame("first_days", first_lost_day=day_of(found.first_lost_day or date.max)).persist()
+        moved_days = {*found.old_days, *found.new_days}
+        if found.first_lost_day is not None:
+            moved_days |= {row.first_day for row in first_days.select("first_day").distinct().collect()} - {None}
         if moved_days:
             self.check()
             note(spark, location, "begun", moved_days)

@@ -24,7 +24,13 @@ from sessionization.spark.tables.lease import PLAYERS_LEASE, hold_lease
 from sessionization.spark.tables.lease_table import StoredLease, no_lease
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.metric_views import create_metric_views
-from sessionization.spark.tables.schemas import FINDING_LIMITS, PLAYER_TABLES, SESSIONS, STREAM_PROGRESS
+from sessionization.spark.tables.schemas import (
+    FINDING_LIMITS,
+    PLAYER_PROGRESS,
+    PLAYER_TABLES,
+    SESSIONS,
+    STREAM_PROGRESS,
+)
 from sessionization.spark.tables.views import title_sql
 
 _USUAL_LIMITS = {"devices_at_once": 1, "without_end": 8 * HOUR_MS, "many_starts": 10, "foreground": 60_000}
@@ -63,7 +69,13 @@ def keep_players(settings: PlayersSettings, say: Say, stop: threading.Event) -> 
 
 
 def create_player_tables(spark: SparkSession, location: TableLocation) -> None:
-    """Create the tables that are missing, with the usual limits of findings."""
+    """Create the tables that are missing, with the usual limits of findings.
+
+    Where somebody has dropped one of them, the next run computes all days.
+    """
+    missing = set(location.missing(spark, PLAYER_TABLES))
+    if missing - {FINDING_LIMITS.name} and PLAYER_PROGRESS.name not in missing:
+        spark.sql(f"DELETE FROM {location.sql_name(PLAYER_PROGRESS.name)} WHERE reason = 'run'")
     for table in PLAYER_TABLES:
         create_table(spark, location, table, "no checkpoint")
     if location.newest_version(spark, FINDING_LIMITS) == 0:  # not where somebody has deleted them
@@ -85,6 +97,8 @@ def update(
     version = location.newest_version(spark, SESSIONS)
     sessions = spark.sql(f"SELECT * FROM {location.sql_name(SESSIONS.name)} VERSION AS OF {version}")
     newest = newest_update_ms(sessions)
+    if newest is None and progress.last is not None:  # all are erased
+        newest = progress.last.read_until_ms
     if newest is None:
         say("there are no sessions yet")
         return

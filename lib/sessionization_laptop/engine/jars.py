@@ -44,9 +44,9 @@ class Jar:
         return f"{self.organisation.replace('.', '/')}/{self.module}/{self.version}/{self.file_name}"
 
 
-JarSet = Literal["spark", "broker", "hdfs", "s3", "msk"]
+JarSet = Literal["spark", "broker", "hdfs", "s3", "msk", "docs"]
 """The sections of `jars.lock`: what a session needs beside pyspark; a Kafka broker; the tests' HDFS; S3's client;
-the sign-in with IAM to Amazon MSK.
+the sign-in with IAM to Amazon MSK; the site's diagrams.
 """
 
 

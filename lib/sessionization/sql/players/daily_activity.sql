@@ -7,6 +7,7 @@ WITH of_day AS (
   LEFT JOIN ${schema}.daily_lengths USING (day, title, platform)
   LEFT JOIN ${schema}.daily_peaks USING (day, title, platform)
   UNION ALL
+  -- Of the days up to 27 after one that is due only WAU and MAU change.
   SELECT day, title, platform, dau, new_players, sessions, play_ms, foreground_ms, length_p50_ms, length_p90_ms,
          peak_sessions, peak_minute, ended, share_without_end, provisional
   FROM ${schema}.daily_activity

@@ -6,6 +6,6 @@ SELECT day, t.title, f.platform,
        count_if(NOT is_live AND end_reason != 'reported') AS without_end
 FROM (SELECT *, CASE WHEN NOT is_live THEN length_ms END AS ended_length_ms FROM ${schema}.played_in_days)
 LATERAL VIEW explode(array_distinct(array_compact(array('all', title)))) t AS title
-LATERAL VIEW explode(array('all', platform)) f AS platform
+LATERAL VIEW explode(array_distinct(array('all', platform))) f AS platform
 WHERE starts_here
 GROUP BY day, t.title, f.platform

@@ -1,4 +1,5 @@
--- A row for each session of `played` and each of the `days` that it touched, with the part that lies in the day.
+-- A row for each session of `played` and each of the `days` that it touched, with the part that lies in the day. Days
+-- that have not begun by ${as_of} are left out: a clock that is ahead by years would make all days until then.
 WITH with_day AS (
   SELECT *, explode(sequence(date_sub(to_date(started_at), 1), date_add(to_date(until_at), 1))) AS day
   FROM ${schema}.played
@@ -7,7 +8,7 @@ WITH with_day AS (
          started_at >= begins_at AS starts_here,
          unix_millis(until_at) - unix_millis(started_at) AS length_ms
   FROM with_day p JOIN ${schema}.days d USING (day)
-  WHERE started_at < ends_at AND (until_at > begins_at OR started_at >= begins_at)
+  WHERE started_at < ends_at AND (until_at > begins_at OR started_at >= begins_at) AND begins_at <= ${as_of}
 ), measured AS (
   SELECT *, unix_millis(to_at) - unix_millis(from_at) AS play_ms,
          unix_millis(from_at) - unix_millis(started_at) AS before_ms,

@@ -9,7 +9,7 @@ WITH by_player AS (
   SELECT player_kind, player, t.title, f.platform, bit_or(days) AS days
   FROM by_player
   LATERAL VIEW explode(array_distinct(array_compact(array('all', title)))) t AS title
-  LATERAL VIEW explode(array('all', platform)) f AS platform
+  LATERAL VIEW explode(array_distinct(array('all', platform))) f AS platform
   GROUP BY player_kind, player, t.title, f.platform
 ), ending AS (
   SELECT day, title, platform, shiftrightunsigned(days, datediff(${last_day}, day)) AS days

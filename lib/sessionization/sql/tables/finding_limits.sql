@@ -8,5 +8,8 @@ USING DELTA
 COMMENT 'What is no finding yet; change the rows as you like: they hold for days that are computed then'
 TBLPROPERTIES (
   'sessionization.checkpoint' = '${checkpoint}',
-  'sessionization.layoutVersion' = '1'
+  'sessionization.layoutVersion' = '1',
+  'delta.constraints.known_finding' =
+    "finding IN ('devices_at_once', 'play_time', 'without_end', 'many_starts', 'foreground')",
+  'delta.constraints.one_or_all' = '(player_kind IS NULL) = (player IS NULL)'
 );
