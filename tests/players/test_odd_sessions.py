@@ -32,7 +32,7 @@ def named(title: str, platform: str, changes: list[tuple[str, Change]]) -> list[
 SESSIONS_OF_THE_DAY = [
     *named("all", "all", session("a1", (10, 11), "ann")),
     *named("", "pc", session("a1", (10.5, 12), "ann", number=2)),
-    *named("d'arts\"`%/=", "tv=/ '", session("b1", (11, 11.5), "a1")),
+    *named("d'arts\"`%/=\u2028", "tv=/ '", session("b1", (11, 11.5), "a1")),
     *session("a1", (13, 14), number=3),
     *session("far ahead", (FUTURE, FUTURE + 1))[:1],
     *session("End far ahead", (-30, FUTURE), reason=EndReason.REPORTED),

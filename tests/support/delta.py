@@ -109,7 +109,8 @@ def _actions(table: Path) -> Iterator[dict[str, Any]]:
         yield from _actions_of_checkpoint(log / f"{first:020}.checkpoint.parquet")
         first += 1
     for version in range(first, max(entries, default=-1) + 1):
-        yield from map(json.loads, entries[version].read_text(encoding="utf-8").splitlines())
+        # An entry a line; `splitlines` would also break at U+2028, which a name may have.
+        yield from map(json.loads, entries[version].read_text(encoding="utf-8").rstrip("\n").split("\n"))
 
 
 def _actions_of_checkpoint(path: Path) -> Iterator[dict[str, Any]]:
