@@ -91,6 +91,8 @@ def _as_in_spark(node: exp.Expr) -> exp.Expr | None:
         return exp.Count(this=exp.Case(ifs=[exp.If(this=node.this, true=exp.Literal.number(1))]))
     if isinstance(node, exp.DateFromUnixDate):  # sqlglot makes it an instant
         return exp.cast(node.copy(), exp.DataType.Type.DATE)
+    if isinstance(node, exp.UnixMillis):  # DuckDB rounds
+        return exp.UnixMillis(this=exp.TimestampTrunc(this=node.this, unit=exp.var("MILLISECOND")))
     if isinstance(node, exp.TryCast):  # Spark raises an error where it cannot cast, and DuckDB rounds
         return exp.Cast(this=exp.Trunc(this=node.this) if type_of(node.this) == "DOUBLE" else node.this, to=node.to)
     return None
