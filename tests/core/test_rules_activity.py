@@ -277,6 +277,13 @@ def test_s7_a_closed_session_shows_its_end_again(reason: EndReason) -> None:
     check(before, start(1, ELEVEN), [started(1, TEN), shown_again], {1: stays})
 
 
+def test_s7_a_closed_session_whose_start_moves_cuts_the_one_before_too() -> None:
+    before: Sessions = {1: over(closed(TEN, NOON), is_implied=True), 2: closed(EIGHT, TEN, SUPERSEDED)}
+    after = {1: over(closed(NINE, NOON, revision=1)), 2: closed(EIGHT, NINE, SUPERSEDED, revision=1)}
+    emitted = [started(1, NINE), ended(1, NINE, NOON, revision=1), ended(2, EIGHT, NINE, SUPERSEDED, revision=1)]
+    check(before, start(1, NINE), emitted, after)
+
+
 GRID = Grid(RULES.heartbeat_ms, phase_ms=0)
 
 

@@ -13,6 +13,7 @@ from tests.support.histories import (
     EARLIER,
     EIGHT,
     ELEVEN,
+    INACTIVE,
     NINE,
     NOON,
     NOW,
@@ -69,6 +70,13 @@ def test_events_are_applied_in_canonical_order(pair: tuple[Event, Event]) -> Non
 def test_an_end_at_the_instant_of_its_start_is_applied_first_and_waits_for_it() -> None:
     outcome = apply({}, start(1, NINE), end(1, NINE, foreground_s=0))
     assert outcome.changes == caused_by(start(1, NINE), [started(1, NINE), ended(1, NINE, NINE, foreground_s=0)])
+
+
+def test_of_two_ends_in_one_micro_batch_the_earlier_one_is_applied_and_the_other_is_a_repeat() -> None:
+    first, second = end(1, TEN, foreground_s=5), end(1, ELEVEN, foreground_s=60)
+    outcome = apply({1: live(NINE)}, second, first)
+    assert outcome.changes == caused_by(first, [ended(1, NINE, TEN, foreground_s=5)])
+    assert outcome.tally == Tally(events=2, duplicate_end=1)
 
 
 def test_a_change_has_the_times_of_the_event_being_applied_not_of_the_event_of_its_session() -> None:
@@ -202,7 +210,7 @@ def test_s5_applies_in_spite_of_earlier_sessions_and_other_pending_ends() -> Non
 
 
 # The end reasons of the session directly before the new one, each with a foreground time.
-REASONS = [(REPORTED, 60), (SUPERSEDED, None), (TIMED_OUT, None)]
+REASONS = [(REPORTED, 60), (SUPERSEDED, None), (TIMED_OUT, None), (INACTIVE, None)]
 
 
 @pytest.mark.parametrize(("reason", "foreground_s"), REASONS)
@@ -220,6 +228,40 @@ def test_s6_after_s5_the_earlier_end_is_emitted_again_with_the_same_reason(
             1: closed(NINE, TEN, reason, revision=3, foreground_s=foreground_s, account_id="anna", platform=CONSOLE),
             2: live(TEN, opened_ms=NOW),
         },
+    )
+
+
+def test_s6_after_s2_the_earlier_end_is_emitted_again_after_the_new_sessions_end() -> None:
+    check_event(
+        {1: closed(NINE, ELEVEN), 2: pending(NOON)},
+        start(2, TEN),
+        emitted=[started(2, TEN), ended(2, TEN, NOON), ended(1, NINE, TEN, revision=1)],
+        state_after={1: closed(NINE, TEN, revision=1), 2: closed(TEN, NOON, closed_ms=NOW)},
+    )
+
+
+@pytest.mark.parametrize("later", [live(NOON), closed(NOON, NOON)])
+def test_s6_after_s3_the_earlier_end_is_emitted_again_and_the_later_session_stays(later: SessionState) -> None:
+    check_event(
+        {1: closed(NINE, ELEVEN), 3: later},
+        start(2, TEN),
+        emitted=[started(2, TEN), ended(2, TEN, NOON, SUPERSEDED), ended(1, NINE, TEN, revision=1)],
+        state_after={1: closed(NINE, TEN, revision=1), 2: closed(TEN, NOON, SUPERSEDED, closed_ms=NOW), 3: later},
+    )
+
+
+def test_s6_of_two_starts_at_one_time_the_smaller_id_is_the_session_before() -> None:
+    check_event(
+        {1: closed(TEN, ELEVEN)},
+        start(2, TEN),
+        emitted=[started(2, TEN), ended(1, TEN, TEN, revision=1)],
+        state_after={1: closed(TEN, TEN, revision=1), 2: live(TEN, opened_ms=NOW)},
+    )
+    check_event(
+        {3: closed(TEN, ELEVEN)},
+        start(2, TEN),
+        emitted=[started(2, TEN), ended(2, TEN, TEN, SUPERSEDED)],
+        state_after={2: closed(TEN, TEN, SUPERSEDED, closed_ms=NOW), 3: closed(TEN, ELEVEN)},
     )
 
 

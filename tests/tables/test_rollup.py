@@ -147,6 +147,9 @@ EXAMPLES: list[tuple[tuple[Change, ...], SessionRow]] = [
         (BARE_START, ended(1, NINE, TEN, foreground_s=60), ended(1, None, NOON, ORPHANED, revision=7, foreground_s=99)),
         LONGER,
     ),
+    # Of two such Ends the later one, in whatever order they came.
+    ((BARE_START, ended(1, None, TEN - 1, ORPHANED, foreground_s=99), LATE_END), LONGER),
+    ((BARE_START, LATE_END, ended(1, None, TEN - 1, ORPHANED, foreground_s=99)), LONGER),
     # Account and platform are those of the Start, or of the end shown.
     ((NAMED_START, OF_BEN), replace(OVER, account_id="anna", platform=CONSOLE)),
     ((started(1, NINE, None, CONSOLE), OF_BEN), replace(OVER, account_id="ben", platform=CONSOLE)),
