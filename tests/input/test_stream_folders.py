@@ -7,7 +7,14 @@ from pathlib import Path
 import pytest
 
 from sessionization.errors import ConfigurationError
-from sessionization.spark.input.stream_folders import FOLDER, OTHER_ENDING, describe_input, list_folder, printable
+from sessionization.spark.input.stream_folders import (
+    FOLDER,
+    OTHER_ENDING,
+    describe_input,
+    list_folder,
+    misplaced_files,
+    printable,
+)
 from tests.support.failing import failing_with
 
 
@@ -66,3 +73,4 @@ def test_files_beside_the_folders_of_the_streams_are_named_and_refused_where_the
     assert describe_input(tmp_path, ("pc", "console")) == f"{where}; pc has 0 files; console is missing so far"
     (tmp_path / "1.json").rename(tmp_path / "pc" / "1.json")
     assert describe_input(tmp_path, ("pc", "console")) == "pc has 1 files; console is missing so far"
+    assert misplaced_files(tmp_path) == {}

@@ -57,7 +57,7 @@ REPORTED: dict[str, tuple[dict[str, Any], str]] = {
     ),
     "another platform": (
         {"device": {"hw.id": "h1", "os": "Switch"}},
-        'unknown_platform 1: message 2: device.os holds "Switch"',
+        'unknown_platform 1: message 2: device.os holds "Switch"; add it to streams.arcade.platform.values',
     ),
     "a clock that is ahead": (
         {"ts": INGESTED_MS + DAY_MS},

@@ -13,7 +13,7 @@ from sessionization.spark.checkpoint.folder import ARCHIVE, SESSIONIZE
 from sessionization.spark.checkpoint.take_log import TAKES_FOLDER
 from sessionization.spark.engine.session import cores_of
 from sessionization.spark.input.file_taker import FileTaker
-from sessionization.spark.input.stream_folders import printable
+from sessionization.spark.input.stream_folders import misplaced_files, printable
 from sessionization.spark.job_context import JobContext
 
 _MOST_NAMES = 3
@@ -41,7 +41,8 @@ def take_input(context: JobContext) -> Iterator[Callable[[], None]]:
     queries = [checkpoint.folder / name for name in (SESSIONIZE, ARCHIVE)]
     folders = [settings.input_folder / stream for stream in streams]
     taker = FileTaker(folders, log_folder, cores_of(context.spark) or 1, queries, context.check_lease)
-    print_unread = watch_input(settings.input_folder, streams, lambda: taker.unread, context.say)
+    misplaced = misplaced_files(settings.input_folder)
+    print_unread = watch_input(settings.input_folder, streams, lambda: misplaced | taker.unread, context.say)
 
     def check() -> None:
         taker.check()

@@ -112,6 +112,8 @@ def _advice(
             yield "session_id_type: text would read it"
     if reason == "unknown_event" and reading.kind is not None:
         yield "add it to kinds, or write other_events: skip"
+    if reason == "unknown_platform" and isinstance(value_at(reading.fields or {}, paths["platform"][0]), str):
+        yield f"add it to streams.{message.stream}.platform.values"
 
 
 def _unknown_platforms(read: Sequence[tuple[Message, Reading]], events: EventMap) -> Iterator[str]:

@@ -50,17 +50,22 @@ def list_folder(folder: Path, known: Container[str] = ()) -> StreamFolder:
     return found
 
 
+def misplaced_files(folder: Path) -> dict[str, str]:
+    """A line, under a name, where files lie in the folder of all streams itself."""
+    count = len(list_folder(folder).files)
+    line = f"{count:,} files lie in {folder} itself and are not read: move each into the folder of its stream"
+    return {"misplaced": line} if count else {}
+
+
 def describe_input(folder: Path, streams: Sequence[str]) -> str:
     """How many files each stream has, and what is not read.
 
     Raises `ConfigurationError` where no stream has a folder, and files lie in the folder of all streams itself.
     """
-    misplaced = len(list_folder(folder).files)
-    where = f"{misplaced:,} files lie in {folder} itself and are not read: move each into the folder of its stream"
-    if misplaced and not any((folder / stream).is_dir() for stream in streams):
-        msg = f"{where}, {' or '.join(str(folder / stream) for stream in streams)}"
+    parts = list(misplaced_files(folder).values())
+    if parts and not any((folder / stream).is_dir() for stream in streams):
+        msg = f"{parts[0]}, {' or '.join(str(folder / stream) for stream in streams)}"
         raise ConfigurationError(msg)
-    parts = [where] if misplaced else []
     for stream in streams:
         if (folder / stream).is_dir():
             found = list_folder(folder / stream)
