@@ -11,6 +11,7 @@ from pyspark.sql import SparkSession
 from sqlglot.errors import SqlglotError
 
 from sessionization.event_map.reading import PLAYSTATION, package_map
+from sessionization.players.players_job import create_player_tables
 from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import QUARANTINE, SESSION_CHANGES, SESSIONS
@@ -145,6 +146,7 @@ def warehouse(spark: SparkSession, tmp_path_factory: pytest.TempPathFactory) -> 
     folder = tmp_path_factory.mktemp("sql") / "warehouse"
     location, events = empty_tables(spark, TableLocation(folder), owner="test"), package_map(PLAYSTATION)
     fit_to_events(spark, location, events, events.label_columns())
+    create_player_tables(spark, location)
     rng, now = random.Random(56), datetime.now(UTC)
     rows = evening_rows(now)
     del rows[SESSIONS]
