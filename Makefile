@@ -129,8 +129,10 @@ demo: $(READY) ## run simulator and job together for a minute, with a live view
 demo-kafka: $(READY) $(BROKER) ## run the demo through its own Kafka broker
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)-kafka --source kafka
 
+# From the environment, so that a query may have several lines and double quotes.
+sql: export QUERY := $(value Q)
 sql: $(READY) ## query the demo's tables at a prompt, or once: make sql Q="SELECT count(*) FROM live_sessions"
-	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse $(if $(Q),--sql "$(Q)")
+	@$(BIN)/python jobs/query.py --warehouse $(DEMO)/warehouse $${QUERY:+--sql "$$QUERY"}
 
 players: $(READY) ## bring the demo's tables of players up to date, and print the numbers of each day and game
 	@$(BIN)/python jobs/players.py --warehouse $(DEMO)/warehouse
