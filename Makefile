@@ -65,12 +65,14 @@ $(HDFS): $(READY) lib/sessionization_laptop/engine/jars.lock
 	@$(BIN)/python -m sessionization_laptop.engine.jars hdfs
 	@touch $@
 
-# The server has an environment of its own, because its packages do not go with the others' versions.
-$(S3): $(READY) requirements-s3.lock lib/sessionization_laptop/engine/jars.lock
-	@echo "fetching Hadoop's client of S3 and a server with its interface (once; 50 MB)"
-	@$(BIN)/python -m sessionization_laptop.engine.jars s3
-	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/s3
-	@$(BIN)/uv pip install --quiet --python .venv/s3/bin/python --require-hashes -r requirements-s3.lock
+# Each has an environment of its own, because its packages do not go with the others' versions.
+$(S3): WHAT := Hadoop's client of S3 and a server with its interface (once; 50 MB)
+$(DOCS): WHAT := the tools of the documentation's site (once; 40 MB)
+$(S3) $(DOCS): .venv/.%: $(READY) requirements-%.lock lib/sessionization_laptop/engine/jars.lock
+	@echo "fetching $(WHAT)"
+	@$(BIN)/python -m sessionization_laptop.engine.jars $*
+	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/$*
+	@$(BIN)/uv pip install --quiet --python .venv/$*/bin/python --require-hashes -r requirements-$*.lock
 	@touch $@
 
 $(BENCH): $(READY) requirements-bench.lock
@@ -108,14 +110,6 @@ $(READERS): $(READY) requirements-readers.lock
 	@echo "fetching Polars, one more reader of the tables (once)"
 	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes \
 	  -r requirements-readers.lock
-	@touch $@
-
-# An environment of its own, as the server of S3 has.
-$(DOCS): $(READY) requirements-docs.lock lib/sessionization_laptop/engine/jars.lock
-	@echo "fetching the tools of the documentation's site (once; 40 MB)"
-	@$(BIN)/python -m sessionization_laptop.engine.jars docs
-	@$(BIN)/uv venv --quiet --clear --python $(BIN)/python .venv/docs
-	@$(BIN)/uv pip install --quiet --python .venv/docs/bin/python --require-hashes -r requirements-docs.lock
 	@touch $@
 
 $(CLASSES): $(READY)
