@@ -23,7 +23,7 @@ def test_make_sql_gives_the_query_as_it_was_written(tmp_path: Path, given: list[
     python = tmp_path / "python"
     python.write_text(f"#!{sys.executable}\nimport sys\nprint(sys.argv[1:])\n", encoding="utf-8")
     python.chmod(0o755)
-    command = ["make", "--no-print-directory", "sql", f"BIN={tmp_path}", "READY=Makefile", *given]
+    command = ["make", "--no-print-directory", "sql", f"BIN={tmp_path}", "-o.venv/.ready", *given]
     clean = {"PATH": os.environ["PATH"]}  # not of the make that runs the tests
     printed = subprocess.run(command, cwd=ROOT, env=clean, check=True, capture_output=True, text=True).stdout
     assert printed == f"{['jobs/query.py', '--warehouse', '.demo/warehouse', *options]}\n"
