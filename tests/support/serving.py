@@ -1,0 +1,39 @@
+"""What Postgres has to hold, by the Delta tables, and how it differs."""
+
+from datetime import UTC, datetime, timedelta
+from typing import Any
+
+import psycopg
+from pyspark.sql import DataFrame, SparkSession
+
+from sessionization.spark.tables.location import TableLocation
+from sessionization.spark.tables.schemas import SESSIONS
+
+COLUMNS = ("device_id", "session_id", "account_id", "platform", "started_at", "ended_at", "updated_at")
+
+
+def in_postgres(connection: psycopg.Connection[Any], schema: str, labels: tuple[str, ...] = ()) -> list[tuple]:
+    names = ", ".join(f'"{name}"' for name in (*COLUMNS, *labels))
+    return connection.execute(f"SELECT {names} FROM {schema}.served_sessions ORDER BY 1, 2").fetchall()
+
+
+def in_delta(sessions: DataFrame, labels: tuple[str, ...] = ()) -> list[tuple]:
+    """Rows of `sessions` as Postgres has them."""
+    rows = sessions.select(*(f"`{name}`" for name in (*COLUMNS, *labels))).orderBy("device_id", "session_id")
+    return [tuple(row.values()) for row in rows.toArrow().to_pylist()]
+
+
+def differences(
+    spark: SparkSession,
+    location: TableLocation,
+    connection: psycopg.Connection[Any],
+    schema: str,
+    kept: timedelta,
+    labels: tuple[str, ...] = (),
+) -> list[tuple]:
+    """Rows that only one of the two has; ended ones count only where both must have them, or neither may."""
+    since = datetime.now(UTC) - kept + timedelta(minutes=1)
+    served, sessions = in_postgres(connection, schema, labels), in_delta(location.read(spark.read, SESSIONS), labels)
+    ended = COLUMNS.index("ended_at")
+    expected = {row for row in sessions if row[ended] is None or row[ended] >= since}
+    return sorted({row for row in served if row[ended] is None or row[ended] >= since} ^ expected, key=str)
