@@ -1,11 +1,12 @@
 """Changes as the operator emits them, the sink that appends them, and the rows of `sessions` that a MERGE makes."""
 
 import json
+import random
 from collections.abc import Iterable, Sequence
 
 from pyspark.sql import DataFrame, SparkSession
 
-from sessionization.core.events import Change
+from sessionization.core.events import Change, ChangeKind, EndReason, Platform
 from sessionization.spark.operator.output_rows import OUTPUT_SCHEMA
 from sessionization.spark.output.sinks import ChangesSink, SinkContext, to_session_changes
 from sessionization.spark.tables.location import TableLocation
@@ -35,6 +36,34 @@ def changes_frame(
 
 def changes_sink(location: TableLocation, reports: list, writer: str = "writer") -> ChangesSink:
     return ChangesSink(SinkContext("sessionize", location, writer, listeners=(reports.append,)))
+
+
+def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
+    """Changes of few sessions, with ties, conflicts and nulls in every column that decides the order."""
+    rng = random.Random(seed)
+    changes = []
+    for _ in range(count):
+        started_ms = T + rng.randrange(3) * 1_000
+        reason = rng.choice([None, *EndReason])
+        ended_ms = None if reason is None else T + rng.randrange(4) * 1_000
+        is_orphan = reason is EndReason.ORPHANED
+        change = Change(
+            session_id=rng.randrange(8),
+            account_id=rng.choice([None, "ann", "bob", "😀", "\uffff"]),
+            platform=rng.choice(list(Platform)),
+            kind=ChangeKind.ENDED
+            if reason
+            else rng.choice([ChangeKind.STARTED, ChangeKind.STARTED, ChangeKind.RESUMED]),
+            processed_ms=T + rng.randrange(10),
+            started_ms=None if is_orphan else started_ms,
+            end_reason=reason,
+            revision=rng.randrange(2),
+            ended_ms=ended_ms,
+            foreground_s=rng.choice([None, 1, 2]) if reason else None,
+            labels=(rng.choice([None, "chess", "go"]), rng.choice([None, "DE"])),
+        )
+        changes.append((f"d{rng.randrange(3)}", change))
+    return changes
 
 
 def frame(spark: SparkSession, changes: list[tuple[str, Change]], labels: Sequence[str] = ()) -> DataFrame:

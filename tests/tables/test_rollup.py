@@ -20,7 +20,7 @@ from sessionization.spark.tables import rollup
 from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
-from tests.support.changes import T, expected_values, frame, session_values
+from tests.support.changes import T, expected_values, frame, random_changes, session_values
 from tests.support.histories import (
     CONSOLE,
     EIGHT,
@@ -46,34 +46,6 @@ pytestmark = pytest.mark.spark
 
 LABELS = ("title", "order")
 NO_LABELS = (None, None)
-
-
-def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
-    """Changes of few sessions, with ties, conflicts and nulls in every column that decides the order."""
-    rng = random.Random(seed)
-    changes = []
-    for _ in range(count):
-        started_ms = T + rng.randrange(3) * 1_000
-        reason = rng.choice([None, *EndReason])
-        ended_ms = None if reason is None else T + rng.randrange(4) * 1_000
-        is_orphan = reason is EndReason.ORPHANED
-        change = Change(
-            session_id=rng.randrange(8),
-            account_id=rng.choice([None, "ann", "bob", "😀", "\uffff"]),
-            platform=rng.choice(list(Platform)),
-            kind=ChangeKind.ENDED
-            if reason
-            else rng.choice([ChangeKind.STARTED, ChangeKind.STARTED, ChangeKind.RESUMED]),
-            processed_ms=T + rng.randrange(10),
-            started_ms=None if is_orphan else started_ms,
-            end_reason=reason,
-            revision=rng.randrange(2),
-            ended_ms=ended_ms,
-            foreground_s=rng.choice([None, 1, 2]) if reason else None,
-            labels=(rng.choice([None, "chess", "go"]), rng.choice([None, "DE"])),
-        )
-        changes.append((f"d{rng.randrange(3)}", change))
-    return changes
 
 
 START = Change(0, "ann", Platform.PC, ChangeKind.STARTED, T, T)

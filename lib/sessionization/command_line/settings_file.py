@@ -10,7 +10,7 @@ from sessionization.yaml_file import read_yaml_file
 
 STREAM_SECTIONS = ("tables", "source", "events", "sink", "rules", "pace", "state", "monitoring", "run_for")
 """What the stream reads; the other jobs read their parts of it."""
-JOB_SECTIONS = ("maintain", "land_changes", "players")
+JOB_SECTIONS = ("maintain", "land_changes", "players", "serving")
 """The options of other jobs, each in a section of its job's name."""
 _WITHOUT_FIELDS = ("events", "run_for")
 

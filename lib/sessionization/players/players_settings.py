@@ -1,11 +1,11 @@
 """The settings of `jobs/players.py`: one field per option, all checked here."""
 
 from typing import ClassVar
-from zoneinfo import available_timezones
 
-from pydantic import Field, field_validator
+from pydantic import Field
 
 from sessionization.settings.table_location_settings import TableLocationSettings
+from sessionization.settings.time_zone import TimeZone
 
 
 class PlayersSettings(TableLocationSettings):
@@ -16,17 +16,9 @@ class PlayersSettings(TableLocationSettings):
 
     own_section: ClassVar[str] = "players"
 
-    time_zone: str = Field(
+    time_zone: TimeZone = Field(
         "UTC",
         description="zone in which days begin and end, as Europe/Berlin; another one needs --rebuild",
         json_schema_extra={"metavar": "ZONE"},
     )
     rebuild: bool = Field(default=False, description="compute all days anew, not only those that changed")
-
-    @field_validator("time_zone")
-    @classmethod
-    def _check_zone(cls, name: str) -> str:
-        if name not in available_timezones():
-            msg = f"{name} is no time zone: give a name of the IANA database, such as Europe/Berlin"
-            raise ValueError(msg)
-        return name

@@ -22,7 +22,8 @@ OLDEST_EVENT_MS = "min(unix_millis(coalesce(started_at, ended_at)))"
 _EPOCH = date(1970, 1, 1)
 _RANKS = " ".join(f"WHEN '{reason}' THEN {reason.rank}" for reason in EndReason)
 _RANK = f"CASE end_reason {_RANKS} ELSE 0 END"
-_SHOWN_END = ("rank", "revision", "ended_at", "foreground_s", "account_id", "end_reason", "platform")
+SHOWN_END = ("rank", "revision", "ended_at", "foreground_s", "account_id", "end_reason", "platform")
+"""The fields of `_shown_end` in `sessions`, before those of the label columns."""
 
 
 def fold_by_session(changes: DataFrame, labels: Sequence[str] = ()) -> DataFrame:
@@ -39,7 +40,7 @@ def fold_by_session(changes: DataFrame, labels: Sequence[str] = ()) -> DataFrame
         `device_id`, `session_id`, `started_at`, `_first_start`, `_shown_end`, `updated_at`.
     """
     ranked = changes.withColumn("rank", F.expr(_RANK))
-    start, shown_end = F.struct(*FIRST_START, *labels), F.struct(*_SHOWN_END, *labels)
+    start, shown_end = F.struct(*FIRST_START, *labels), F.struct(*SHOWN_END, *labels)
     first_start = F.min_by(start, F.when(F.col("change") == "started", _nulls_last(start, labels)))
     return ranked.groupBy("device_id", "session_id").agg(
         F.min("started_at").alias("started_at"),

@@ -14,7 +14,7 @@ from string import Template
 from typing import Literal
 
 _FOLDER = files("sessionization") / "sql"
-Kind = Literal["tables", "views", "players", "metrics"]
+Kind = Literal["tables", "views", "players", "metrics", "serving"]
 
 
 def names_of(kind: Kind) -> tuple[str, ...]:

@@ -1,0 +1,1 @@
+"""The sessions that are live, and who plays now, in Postgres, for programs that need an answer in milliseconds."""

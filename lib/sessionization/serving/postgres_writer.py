@@ -1,0 +1,138 @@
+"""Writes to Postgres for as long as it takes: an outage, a full disk, a lock or a failover only makes it wait."""
+
+import threading
+import time
+from collections.abc import Callable, Iterable
+from typing import Any, TypeVar
+
+import psycopg
+from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set
+from tenacity.wait import wait_exponential
+
+from sessionization.errors import ConfigurationError, StoppedError, StreamError
+from sessionization.say import Say
+from sessionization.serving.postgres_login import Login
+from sessionization.serving.served_tables import ServedTables
+
+T = TypeVar("T")
+
+_LONGEST_WAIT_S = 30
+_LOCK_TIMEOUT = "30s"
+"""After this a statement gives up on a lock of somebody else, and the job says so."""
+
+
+class PostgresWriter:
+    """The one connection of a run, which holds the lock of the schema. It connects again where it has to.
+
+    Its methods may be called by several threads, one after the other. They raise `StoppedError` where `stop` is set
+    while they wait.
+    """
+
+    def __init__(self, login: Login, tables: ServedTables, say: Say, stop: threading.Event) -> None:
+        self._login, self._tables, self._say, self._stop = login, tables, say, stop
+        self._connection: psycopg.Connection[Any] | None = None
+        self._position: str | None = None
+        self._turn = threading.Lock()
+        self.is_waiting = False
+        self.has_lost_position = False
+        """Whether Postgres is no longer where this run has left it; `compare` puts it right."""
+
+    def open(self) -> None:
+        """Connect for the first time; raises `ConfigurationError` where Postgres refuses."""
+        try:
+            self._connected()
+        except psycopg.Error as error:
+            msg = f"--postgres: {_cause(error)} (docs/serving.md)"
+            raise ConfigurationError(msg) from error
+
+    def close(self) -> None:
+        if self._connection is not None:
+            self._connection.close()
+
+    def write(self, rows: bytes, position: str, newest_ms: int | None) -> None:
+        """Fold rows of CSV into the tables, once: also where a connection breaks while it commits.
+
+        Raises `StreamError` where Postgres is not where this run has left it.
+        """
+
+        def attempt(connection: psycopg.Connection[Any]) -> None:
+            stored = self._tables.position(connection)
+            if stored not in {position, self._position}:
+                self.has_lost_position = True
+                msg = "Postgres is not where this run has left it"
+                raise StreamError(msg)
+            if stored != position:
+                self._tables.write(connection, rows, position, newest_ms)
+
+        self._insist(attempt)
+        self._position = position
+
+    def compare(self, parts: Callable[[], Iterable[bytes]], newest_ms: int, begin: str | None = None) -> int:
+        """Make the tables equal to the rows that `parts` gives, and return how many rows differed.
+
+        Args:
+            parts: gives the rows of a version of `sessions` as CSV, again at each call.
+            newest_ms: the newest `updated_at` of that version.
+            begin: the position from which the changes are read after this; None where they go on.
+        """
+        position = begin or self._position or ""
+        differed = self._insist(
+            lambda connection: self._tables.compare(connection, parts(), newest_ms, position),
+        )
+        self._position, self.has_lost_position = position, False
+        return differed
+
+    def _insist(self, attempt: Callable[[psycopg.Connection[Any]], T]) -> T:
+        with self._turn:
+            began_s = time.monotonic()
+            for trial in Retrying(
+                retry=retry_if_exception_type(psycopg.Error),
+                wait=wait_exponential(multiplier=0.5, max=_LONGEST_WAIT_S),
+                stop=stop_when_event_set(self._stop),
+                sleep=sleep_using_event(self._stop),
+                before_sleep=self._explain_wait,
+                reraise=True,
+            ):
+                with trial:
+                    result = attempt(self._connected())
+            if self.is_waiting:
+                self.is_waiting = False
+                self._say(f"Postgres takes changes again, after {time.monotonic() - began_s:.0f} s")
+            return result
+
+    def _connected(self) -> psycopg.Connection[Any]:
+        """The connection, a new one where it is broken; it waits while another run holds the lock."""
+        if self._connection is not None and not self._connection.broken and not self._connection.closed:
+            return self._connection
+        connection = self._login()
+        try:
+            connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
+            connection.execute("SET TIME ZONE 'UTC'")
+            self._lock(connection)
+            self._tables.create(connection)
+        except BaseException:
+            connection.close()
+            raise
+        self._connection = connection
+        return connection
+
+    def _lock(self, connection: psycopg.Connection[Any]) -> None:
+        if self._tables.try_lock(connection):
+            return
+        self._say(f"another run serves schema {self._tables.schema}: waits until that one ends")
+        while not self._tables.try_lock(connection):
+            if self._stop.wait(1):
+                msg = "stopped before it could begin"
+                raise StoppedError(msg)
+
+    def _explain_wait(self, state: RetryCallState) -> None:
+        assert state.outcome is not None
+        self.is_waiting = True
+        if self._connection is not None:
+            self._connection.close()  # what it had begun ends, and its locks with it
+        cause = _cause(state.outcome.exception())
+        self._say(f"Postgres does not take changes ({cause}): waits, and tries again; nothing is lost")
+
+
+def _cause(error: BaseException | None) -> str:
+    return " ".join(str(error).split())

@@ -1,0 +1,125 @@
+"""The tables in Postgres, and what writes them: the statements in `sessionization/sql/serving`."""
+
+from collections.abc import Iterable, Sequence
+from string import Template
+from typing import Any
+
+import psycopg
+
+from sessionization.serving.session_rows import FIRST, SHOWN, ordered_field
+from sessionization.spark.tables.rollup import SHOWN_END
+from sessionization.spark.tables.schemas import FIRST_START
+from sessionization.spark.tables.statements import read_statement
+
+_CREATED = ("served_sessions", "serving_progress", "live_sessions", "account_now")
+_LOCK_CLASS = 0x5E551055
+"""Marks the advisory locks of this job in a database."""
+
+
+class ServedTables:
+    """The tables and views in one schema of Postgres.
+
+    Args:
+        schema: its name, which needs no quotes.
+        labels: the label columns of the Delta tables.
+        session_id: the type of session ids in Spark, `bigint` or `string`.
+        time_zone: where today begins.
+    """
+
+    def __init__(self, schema: str, labels: Sequence[str], session_id: str, time_zone: str) -> None:
+        self.schema, self._labels = schema, labels
+        values = {
+            f"{kind}_{name}": ordered_field(encoding, number, name)
+            for kind, encoding, fields in (("first", FIRST, FIRST_START), ("shown", SHOWN, SHOWN_END))
+            for number, name in enumerate((*fields, *labels), start=1)
+        }
+        columns = (
+            f"{_quoted(label)} text GENERATED ALWAYS AS "
+            f"(coalesce({values[f'first_{label}']}, {values[f'shown_{label}']})) STORED,\n  "
+            for label in labels
+        )
+        self._values = values | {
+            "schema": schema,
+            "session_id": "bigint" if session_id == "bigint" else 'text COLLATE "C"',
+            "labels": "".join(columns),
+            "label_names": "".join(f", {_quoted(label)}" for label in labels),
+            "time_zone": time_zone,
+        }
+
+    def try_lock(self, connection: psycopg.Connection[Any]) -> bool:
+        """Lock the schema against other runs, until the connection ends; False where another one holds it."""
+        locked = connection.execute("SELECT pg_try_advisory_lock(%s, hashtext(%s))", (_LOCK_CLASS, self.schema))
+        return bool(_only(locked))
+
+    def create(self, connection: psycopg.Connection[Any]) -> None:
+        """Create what is missing. A table that lacks a column is made anew, and empty: it is a copy."""
+        with connection.transaction():
+            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+            found = connection.execute(
+                "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
+                (self.schema, _CREATED[0]),
+            )
+            present = {name for (name,) in found}
+            if present and not present >= {"first_start", "shown_end", *self._labels}:
+                connection.execute(f"DROP TABLE {self.schema}.{_CREATED[0]} CASCADE")
+                connection.execute(f"DROP TABLE IF EXISTS {self.schema}.{_CREATED[1]}")
+            for name in _CREATED:
+                connection.execute(self._statement(name))
+        connection.execute(self._statement("incoming"))
+
+    def position(self, connection: psycopg.Connection[Any]) -> str | None:
+        """How far the changes are written; None where nothing is."""
+        found: str | None = _only(connection.execute(f"SELECT max(position) FROM {self.schema}.serving_progress"))
+        return found
+
+    def write(self, connection: psycopg.Connection[Any], rows: bytes, position: str, newest_ms: int | None) -> None:
+        """Fold rows into the table, and note the position, in one transaction.
+
+        Args:
+            connection: to Postgres.
+            rows: CSV without a header (`session_rows.as_csv`).
+            position: how far the changes are read with these.
+            newest_ms: when the newest change was processed; None leaves it as it is.
+        """
+        with connection.transaction():
+            if rows:
+                self._receive(connection, [rows])
+                connection.execute(self._statement("fold"))
+            connection.execute(self._statement("note_progress"), (position, newest_ms))
+
+    def compare(
+        self, connection: psycopg.Connection[Any], parts: Iterable[bytes], newest_ms: int, position: str
+    ) -> int:
+        """Make the table equal to the rows of a version of `sessions`, in one transaction; return how many differed.
+
+        Args:
+            connection: to Postgres.
+            parts: the rows, as in `write`.
+            newest_ms: the newest `updated_at` of that version.
+            position: noted as in `write`.
+        """
+        with connection.transaction():
+            self._receive(connection, parts)
+            connection.execute("ANALYZE incoming")
+            deleted = connection.execute(self._statement("delete_differing"), (newest_ms,))
+            connection.execute(self._statement("fold"))
+            connection.execute(self._statement("note_progress"), (position, newest_ms))
+            return deleted.rowcount
+
+    def _receive(self, connection: psycopg.Connection[Any], parts: Iterable[bytes]) -> None:
+        with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN (FORMAT csv)") as copy:
+            for part in parts:
+                copy.write(part)
+
+    def _statement(self, name: str) -> str:
+        return Template(read_statement("serving", name)).substitute(self._values)
+
+
+def _quoted(name: str) -> str:
+    return '"' + name.replace('"', '""') + '"'
+
+
+def _only(result: psycopg.Cursor[Any]) -> Any:
+    row = result.fetchone()
+    assert row is not None
+    return row[0]
