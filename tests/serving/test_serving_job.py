@@ -59,12 +59,12 @@ class Stand:
     def running(self, **settings: Any) -> Iterator[None]:
         stop, settings = threading.Event(), self.settings | settings
         with ThreadPoolExecutor(1) as pool:
-            job = pool.submit(serve_sessions, ServingSettings.model_validate(settings), self.lines.append, stop)
+            self.job = pool.submit(serve_sessions, ServingSettings.model_validate(settings), self.lines.append, stop)
             try:
                 yield
             finally:
                 stop.set()
-            job.result()
+            self.job.result()
 
     def append(self, count: int, *, merges: bool = True) -> None:
         """Append the next changes, and merge them into `sessions`, as `rollup` does some seconds later."""
@@ -75,6 +75,8 @@ class Stand:
             merge_changes(self.spark, self.location, changes)
 
     def differences(self) -> list[tuple]:
+        if self.job.done():
+            self.job.result()
         try:
             return differences(self.spark, self.location, self.connection, self.schema, KEPT, LABELS)
         except psycopg.errors.UndefinedTable:
@@ -131,7 +133,8 @@ def test_a_database_that_was_restored_is_compared_anew(stand: Stand) -> None:
     assert any("compares it anew" in line for line in stand.lines)
 
 
-def test_what_was_erased_or_changed_by_hand_is_put_right(stand: Stand) -> None:
+def test_what_was_erased_or_changed_by_hand_is_put_right(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessionization.serving.serving_job._COMPARE_AGAIN_MS", 2_000)
     with stand.running():
         wait_for(lambda: not stand.differences(), "empty tables", 120)
         stand.append(150)

@@ -38,8 +38,10 @@ _QUERY = "serve_sessions"
 _READ_AGAIN_MS = 10 * MINUTE_MS
 """Changes are read from this long before the newest one of `sessions` on, because clocks of machines differ.
 
-What is read again changes nothing.
+What is read again changes nothing, but for one thing: rows that were erased since then are still in Delta's old files.
 """
+_COMPARE_AGAIN_MS = MINUTE_MS
+"""The second comparison comes so soon after the first one, and deletes those rows again."""
 _STOP_WITHIN_S = 10
 
 
@@ -85,7 +87,7 @@ class Serving:
             since_ms = self.compare(begin=f"sessions at {wall_clock_ms()}")
             query = self._start(Path(checkpoint), since_ms)
             try:
-                next_compare_s = time.monotonic() + self.settings.check_every_ms / 1000
+                next_compare_s = time.monotonic() + _COMPARE_AGAIN_MS / 1000
                 while query.isActive and not stop.wait(0.2):
                     if time.monotonic() >= next_compare_s:
                         self.compare()
