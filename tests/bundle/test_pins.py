@@ -8,7 +8,7 @@ from tools.bundle.pins import installed_with_the_wheel, locked, pinned_for_tests
 from tools.bundle.target import read_target
 
 JOBS = read_target("dev")["resources"]["jobs"]
-EXTRAS = frozenset({"avro", "forecast", "metrics", "kafka"})
+EXTRAS = frozenset({"avro", "forecast", "metrics", "kafka", "serving"})
 
 
 def test_the_wheel_needs_one_package_that_the_runtime_lacks() -> None:

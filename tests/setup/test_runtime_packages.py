@@ -56,7 +56,9 @@ def run(*words: str, **variables: str) -> str:
 
 
 def test_the_lane_has_the_runtimes_packages_and_no_other() -> None:
-    expected = runtime_versions() | installed_with_the_wheel(frozenset({"avro", "forecast", "metrics", "kafka"}))
+    expected = runtime_versions() | installed_with_the_wheel(
+        frozenset({"avro", "forecast", "metrics", "kafka", "serving"})
+    )
     found = {package.name: package.version for package in distributions(path=[str(site_packages())])}
     assert found.keys() >= {"pyspark", "pandas", "mlflow-skinny", "orjson", "prometheus_client"}
     for name, version in found.items():

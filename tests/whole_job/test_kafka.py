@@ -10,7 +10,8 @@ from confluent_kafka import ElectionType, Producer
 from confluent_kafka.admin import AdminClient, NewTopic
 from pyspark.sql import SparkSession
 
-from sessionization_laptop.broker import Broker, _free_ports
+from sessionization_laptop.broker import Broker
+from sessionization_laptop.server_process import free_ports
 from tests.support import checkpoints
 from tests.support.default_streams import STREAMS
 from tests.support.harness import differences_of_job
@@ -108,7 +109,7 @@ def brokers(tmp_path: Path) -> Iterator[tuple[Broker, Broker]]:
     with Broker(tmp_path / "first") as first:
         settings = (tmp_path / "first" / "server.properties").read_text(encoding="utf-8").splitlines()
         [voters] = [line.partition("=")[2] for line in settings if line.startswith("controller.quorum.voters=")]
-        address = f"BROKER://127.0.0.1:{_free_ports()[0]}"
+        address = f"BROKER://127.0.0.1:{free_ports(1)[0]}"
         second = {"process.roles": "broker", "node.id": "2", "controller.quorum.voters": voters}
         with Broker(tmp_path / "second", second | {"listeners": address, "advertised.listeners": address}) as second:
             admin = AdminClient({"bootstrap.servers": first.bootstrap_servers})
