@@ -12,11 +12,11 @@ from sessionization.serving.served_tables import ServedTables
 from sessionization.serving.session_rows import as_csv, flattened
 from sessionization.spark.tables.rollup import fold_by_session, to_session_rows
 from tests.support.changes import T, frame, random_changes
+from tests.support.serving import in_delta, in_postgres
 
 pytestmark = pytest.mark.spark
 
 LABELS = ("title", "order")
-SHOWN = ("device_id", "session_id", "account_id", "platform", "started_at", "ended_at", "updated_at", *LABELS)
 
 
 @pytest.fixture
@@ -30,30 +30,18 @@ def rows_of(folded: DataFrame) -> bytes:
     return as_csv(flattened(folded).toArrow())
 
 
-def in_postgres(connection: psycopg.Connection[Any], tables: ServedTables) -> list[tuple]:
-    names = ", ".join(f'"{name}"' for name in SHOWN)
-    return connection.execute(f"SELECT {names} FROM {tables.schema}.served_sessions ORDER BY 1, 2").fetchall()
-
-
-def in_spark(sessions: DataFrame) -> list[tuple]:
-    instants = [name for name in SHOWN if name.endswith("_at")]
-    rows = sessions.select(*(f"`{name}`" for name in SHOWN)).orderBy("device_id", "session_id").toArrow()
-    assert all(str(rows.schema.field(name).type.tz) == "UTC" for name in instants)
-    return [tuple(row.values()) for row in rows.to_pylist()]
-
-
 @pytest.mark.parametrize("seed", range(4))
 def test_changes_in_any_order_fold_as_in_sessions(
     spark: SparkSession, connection: psycopg.Connection[Any], tables: ServedTables, seed: int
 ) -> None:
     changes = random_changes(seed, 150)
-    expected = in_spark(to_session_rows(fold_by_session(frame(spark, changes, LABELS), LABELS)))
+    expected = in_delta(to_session_rows(fold_by_session(frame(spark, changes, LABELS), LABELS)), LABELS)
     random.Random(seed).shuffle(changes)
     batches = [changes[:50], changes[40:90], changes[90:], changes[:10]]
     for number, batch in enumerate(batches):
         rows = rows_of(fold_by_session(frame(spark, batch, LABELS), LABELS))
         tables.write(connection, rows, str(number), T)
-    assert in_postgres(connection, tables) == expected
+    assert in_postgres(connection, tables.schema, LABELS) == expected
     assert tables.position(connection) == "3"
 
 
@@ -64,7 +52,7 @@ def test_a_comparison_puts_right_what_somebody_changed(
     sessions = to_session_rows(fold_by_session(changes, LABELS))
     rows, newest_ms = rows_of(sessions), T + 10
     tables.write(connection, rows, "1", newest_ms)
-    expected = in_postgres(connection, tables)
+    expected = in_postgres(connection, tables.schema, LABELS)
     assert tables.compare(connection, [rows], newest_ms, "2") == 0
     some = f"(SELECT device_id, session_id FROM {tables.schema}.served_sessions ORDER BY 1, 2 LIMIT 3)"
     for change in (
@@ -74,9 +62,9 @@ def test_a_comparison_puts_right_what_somebody_changed(
         f"INSERT INTO {tables.schema}.served_sessions (device_id, session_id, updated_at) VALUES ('other', 1, 'epoch')",
     ):
         connection.execute(change)
-        assert in_postgres(connection, tables) != expected
+        assert in_postgres(connection, tables.schema, LABELS) != expected
         tables.compare(connection, [rows], newest_ms, "2")
-        assert in_postgres(connection, tables) == expected
+        assert in_postgres(connection, tables.schema, LABELS) == expected
 
 
 def test_a_comparison_leaves_what_is_ahead_of_sessions(
@@ -84,10 +72,10 @@ def test_a_comparison_leaves_what_is_ahead_of_sessions(
 ) -> None:
     changes = frame(spark, random_changes(2, 60), LABELS)
     tables.write(connection, rows_of(fold_by_session(changes, LABELS)), "1", None)
-    expected = in_postgres(connection, tables)
+    expected = in_postgres(connection, tables.schema, LABELS)
     older = changes.where(F.unix_millis("processed_at") < T + 5)
     assert tables.compare(connection, [rows_of(fold_by_session(older, LABELS))], T, "2") == 0
-    assert in_postgres(connection, tables) == expected
+    assert in_postgres(connection, tables.schema, LABELS) == expected
 
 
 @pytest.mark.parametrize("text", ["", "a\0b", "a\x01b", 'q"uo,te\n', "'; DROP TABLE x --", "\\N", "{}", "é😀"])
@@ -97,7 +85,7 @@ def test_any_text_has_its_place(
     [(_, change)] = random_changes(0, 1)
     changes = frame(spark, [(text, change._replace(account_id=text, labels=(text, None)))], LABELS)
     tables.write(connection, rows_of(fold_by_session(changes, LABELS)), "1", None)
-    [row] = in_postgres(connection, tables)
+    [row] = in_postgres(connection, tables.schema, LABELS)
     expected = text.replace("\0", "\ufffd").replace("\x01", "\ufffd")
     assert (row[0], row[2], row[7]) == (expected, expected, expected)
 

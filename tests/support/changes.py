@@ -38,14 +38,14 @@ def changes_sink(location: TableLocation, reports: list, writer: str = "writer")
     return ChangesSink(SinkContext("sessionize", location, writer, listeners=(reports.append,)))
 
 
-def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
-    """Changes of few sessions, with ties, conflicts and nulls in every column that decides the order."""
+def random_changes(seed: int, count: int, at_ms: int = T) -> list[tuple[str, Change]]:
+    """Changes of few sessions just after `at_ms`, with ties, conflicts and nulls in what decides the order."""
     rng = random.Random(seed)
     changes = []
     for _ in range(count):
-        started_ms = T + rng.randrange(3) * 1_000
+        started_ms = at_ms + rng.randrange(3) * 1_000
         reason = rng.choice([None, *EndReason])
-        ended_ms = None if reason is None else T + rng.randrange(4) * 1_000
+        ended_ms = None if reason is None else at_ms + rng.randrange(4) * 1_000
         is_orphan = reason is EndReason.ORPHANED
         change = Change(
             session_id=rng.randrange(8),
@@ -54,7 +54,7 @@ def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
             kind=ChangeKind.ENDED
             if reason
             else rng.choice([ChangeKind.STARTED, ChangeKind.STARTED, ChangeKind.RESUMED]),
-            processed_ms=T + rng.randrange(10),
+            processed_ms=at_ms + rng.randrange(10),
             started_ms=None if is_orphan else started_ms,
             end_reason=reason,
             revision=rng.randrange(2),
@@ -66,7 +66,9 @@ def random_changes(seed: int, count: int) -> list[tuple[str, Change]]:
     return changes
 
 
-def frame(spark: SparkSession, changes: list[tuple[str, Change]], labels: Sequence[str] = ()) -> DataFrame:
+def frame(
+    spark: SparkSession, changes: list[tuple[str, Change]], labels: Sequence[str] = (), *, has_activity: bool = False
+) -> DataFrame:
     """The changes in the columns of `session_changes` with these label columns."""
     rows = []
     for device_id, change in changes:
@@ -74,7 +76,7 @@ def frame(spark: SparkSession, changes: list[tuple[str, Change]], labels: Sequen
         row = change._asdict() | {"device_id": device_id, "change": change.kind, "labels": in_json}
         values = map(row.get, OUTPUT_SCHEMA.names)
         rows.append([str(value) if isinstance(value, str) else value for value in values])
-    return changes_frame(spark, rows, labels)
+    return changes_frame(spark, rows, labels, has_activity=has_activity)
 
 
 def session_values(sessions: DataFrame) -> dict:

@@ -42,7 +42,8 @@ def login(conninfo: str, password: str | None, secret: Callable[[str, str], str]
     try:
         given = conninfo_to_dict(conninfo)
     except psycopg.ProgrammingError as error:
-        msg = f"--postgres cannot be read: {error}; write it as in 'host=db.example dbname=games user=serving'"
+        cause = " ".join(str(error).split())
+        msg = f"--postgres cannot be read: {cause}; write it as in 'host=db.example dbname=games user=me'"
         raise ConfigurationError(msg) from None
     if "password" in given:
         msg = (

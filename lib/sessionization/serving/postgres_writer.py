@@ -6,7 +6,14 @@ from collections.abc import Callable, Iterable
 from typing import Any, TypeVar
 
 import psycopg
-from tenacity import RetryCallState, Retrying, retry_if_exception_type, sleep_using_event, stop_when_event_set
+from tenacity import (
+    RetryCallState,
+    RetryError,
+    Retrying,
+    retry_if_exception_type,
+    sleep_using_event,
+    stop_when_event_set,
+)
 from tenacity.wait import wait_exponential
 
 from sessionization.errors import ConfigurationError, StoppedError, StreamError
@@ -85,16 +92,18 @@ class PostgresWriter:
     def _insist(self, attempt: Callable[[psycopg.Connection[Any]], T]) -> T:
         with self._turn:
             began_s = time.monotonic()
-            for trial in Retrying(
+            trials = Retrying(
                 retry=retry_if_exception_type(psycopg.Error),
                 wait=wait_exponential(multiplier=0.5, max=_LONGEST_WAIT_S),
                 stop=stop_when_event_set(self._stop),
                 sleep=sleep_using_event(self._stop),
                 before_sleep=self._explain_wait,
-                reraise=True,
-            ):
-                with trial:
-                    result = attempt(self._connected())
+            )
+            try:
+                result = trials(lambda: attempt(self._connected()))
+            except RetryError as error:
+                msg = "stopped while Postgres took nothing; the next start does what this one could not"
+                raise StoppedError(msg) from error
             if self.is_waiting:
                 self.is_waiting = False
                 self._say(f"Postgres takes changes again, after {time.monotonic() - began_s:.0f} s")

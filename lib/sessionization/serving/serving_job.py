@@ -20,11 +20,11 @@ from sessionization.serving.postgres_writer import PostgresWriter
 from sessionization.serving.served_tables import ServedTables
 from sessionization.serving.serving_metrics import Note, serve_metrics
 from sessionization.serving.serving_settings import ServingSettings
-from sessionization.serving.session_rows import as_csv, flattened, in_parts, served
+from sessionization.serving.session_rows import as_csv, flattened, in_parts, newest_update, served
 from sessionization.settings.sessionize_settings import TopicSink
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
 from sessionization.spark.engine.error_text import root_cause
-from sessionization.spark.engine.newest import newest_ms, newest_update_ms
+from sessionization.spark.engine.newest import newest_update_ms
 from sessionization.spark.engine.session import job_session, session_for_uris
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.input.secrets import secret_reader
@@ -118,14 +118,11 @@ class Serving:
     def _start(self, checkpoint: Path, since_ms: int | None) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:
             position = str(read_started_batch(checkpoint, batch_id).sources)
-            batch = batch.coalesce(1).persist()
-            try:
-                newest = newest_ms(batch, "processed_at")
-                rows = flattened(fold_by_session(batch, self.labels)).toArrow()
-            finally:
-                batch.unpersist()
-            self.writer.write(as_csv(rows), position, newest)
-            self.note(rows.num_rows, newest)
+            # In one partition nothing moves between tasks.
+            rows = flattened(fold_by_session(batch.coalesce(1), self.labels)).toArrow()
+            newest_ms = newest_update(rows)
+            self.writer.write(as_csv(rows), position, newest_ms)
+            self.note(rows.num_rows, newest_ms)
 
         return (
             self._changes(since_ms)

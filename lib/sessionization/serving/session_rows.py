@@ -9,6 +9,7 @@ from dataclasses import dataclass
 from io import BytesIO
 
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
@@ -70,6 +71,12 @@ def as_csv(rows: pa.Table) -> bytes:
     buffer = BytesIO()
     pa.csv.write_csv(rows, buffer, pa.csv.WriteOptions(include_header=False))
     return buffer.getvalue()
+
+
+def newest_update(rows: pa.Table) -> int | None:
+    """The newest `updated_at`, UTC milliseconds; None without rows."""
+    newest = pa.compute.max(rows["updated_at"]).as_py()
+    return None if newest is None else int(newest.timestamp() * 1000)
 
 
 def in_parts(rows: DataFrame) -> Iterator[bytes]:
