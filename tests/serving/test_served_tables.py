@@ -122,3 +122,24 @@ def test_a_table_that_lacks_a_column_is_made_anew(schema: str, connection: psyco
     ServedTables(schema, ("title",), "string", "UTC").create(connection)
     found = connection.execute(f"SELECT session_id, title FROM {schema}.live_sessions").fetchall()
     assert found == []
+
+
+def test_what_is_there_waits_for_no_reader_and_what_is_not_is_created(
+    connection: psycopg.Connection[Any], tables: ServedTables
+) -> None:
+    def create(time_zone: str) -> None:
+        connection.execute("DROP TABLE incoming")
+        ServedTables(tables.schema, LABELS, "bigint", time_zone).create(connection)
+
+    connection.execute("SET lock_timeout = '200ms'")
+    login = connection.info
+    with psycopg.connect(login.dsn, password=login.password) as reader:  # in a transaction
+        reader.execute(f"SELECT * FROM {tables.schema}.account_now")
+        create("UTC")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            create("Europe/Berlin")
+    connection.execute(f"DROP VIEW {tables.schema}.live_sessions")
+    ServedTables(tables.schema, LABELS, "bigint", "Europe/Berlin").create(connection)
+    connection.execute(f"SELECT * FROM {tables.schema}.live_sessions")
+    [view] = connection.execute("SELECT pg_get_viewdef(%s::regclass)", [f"{tables.schema}.account_now"]).fetchall()
+    assert "Europe/Berlin" in view[0]
