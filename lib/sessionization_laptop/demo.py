@@ -100,5 +100,6 @@ def answers(spark: SparkSession, console: Console) -> list[Table]:
     for question, query in QUERIES:
         table = as_table(answer_of(spark.sql(query)), console)
         table.title, table.title_justify, table.box = question, "left", None
+        table.min_width = len(question)  # in one line
         tables.append(table)
     return tables
