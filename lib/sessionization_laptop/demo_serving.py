@@ -31,7 +31,7 @@ _PASSWORD = "POSTGRES_PASSWORD"  # noqa: S105 - the name of a variable
 
 NEWEST: LiteralString = """
   SELECT account_id FROM sessionization.live_sessions
-  WHERE account_id IS NOT NULL AND account_id <> ALL (%s) ORDER BY started_at DESC NULLS LAST LIMIT %s
+  WHERE account_id IS NOT NULL AND account_id <> ALL (%s) ORDER BY updated_at DESC LIMIT %s
 """
 ACCOUNT: LiteralString = """
   SELECT live_sessions, live_since, played_today_ms FROM sessionization.account_now WHERE account_id = %s
@@ -118,7 +118,10 @@ class ServingPage:
 
     def _ask(self) -> None:
         with suppress(psycopg.errors.InvalidSchemaName, psycopg.errors.UndefinedTable):  # not created yet
-            self._view.answers = [*self._accounts.ask()]
+            answers = self._accounts.ask()
+            if not self._view.answers:
+                self._view.notes.clear()  # of the start
+            self._view.answers = [*answers]
 
     def close(self) -> None:
         self._connection.close()
