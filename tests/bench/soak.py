@@ -25,6 +25,7 @@ from sessionization_laptop.broker import Broker
 from tests.bench import processes
 from tests.bench.report import say
 from tests.bench.scenario import LONG_LIVED_JAVA_OPTIONS, Delays
+from tests.bench.serving import Serving
 from tests.support.accounts import unaccounted
 from tests.support.default_streams import STREAMS
 from tests.support.delta import live_files
@@ -64,6 +65,7 @@ def main() -> int:
     parser.add_argument(
         "--ping", help="how often a session has a sign of life, as 1m; the job then has an inactivity timeout"
     )
+    parser.add_argument("--serving", action="store_true", help="with the job serve_sessions, and a Postgres of its own")
     parser.add_argument("--device-groups", type=int, help="as the job's option")
     parser.add_argument("--conf", action="append", default=[], help="a setting of Spark, name=value; may be repeated")
     parser.add_argument("--warm-up-s", type=float, default=60, help="not counted in the figures")
@@ -94,7 +96,8 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
         job = running.enter_context(Job(folder, *grouping, *job_options, topics=topics))
         job.library = library
         job.conf = {"spark.driver.memory": "4g"} | dict(setting.split("=", 1) for setting in options.conf)
-        samples, began_ms = _play(job, options, folder)
+        serving = running.enter_context(Serving(folder, job.warehouse)) if options.serving else None
+        samples, began_ms = _play(job, options, folder, serving)
         code = job.terminate()
         tables = read_tables(job.warehouse)
         ended_ms = began_ms + options.minutes * 60_000
@@ -102,6 +105,15 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
         lines = [line.removeprefix("sessionize: ") for line in job.output_lines()[-8:]]
         for line in (*lines, *_quarters(samples, progress), *_freshness(progress), *_sizes(job)):
             say(line)
+        if serving is not None:
+            committed_ms = {
+                row["processed_ms"]: row["processed_ms"] + row["batch_ms"]
+                for row in progress
+                if row["query"] == "sessionize"
+            }
+            changes = [row for row in tables["session_changes"] if began_ms <= row["processed_ms"] <= ended_ms]
+            for line in serving.report(changes, committed_ms):
+                say(line)
         found = [] if code == 0 else [f"the job ended with code {code}"]
         records = None if topics is None else running.enter_context(topics.records())
         oracle = build_oracle(job.checkpoints, rules, records, groups=options.device_groups, digest=hash, events=events)
@@ -117,10 +129,13 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
     return 0
 
 
-def _play(job: Job, options: argparse.Namespace, folder: Path) -> tuple[Samples, float]:
+def _play(job: Job, options: argparse.Namespace, folder: Path, serving: Serving | None) -> tuple[Samples, float]:
     """Returns the samples after the warm-up, and the end of the warm-up in milliseconds since 1970."""
     job.start()
     job.wait_until((job.checkpoints / "sessionize" / "commits" / "0").exists, "a micro-batch", poll_s=0.2)
+    if serving is not None:
+        job.wait_until((job.warehouse / "sessions" / "_delta_log").is_dir, "the tables", poll_s=0.2)
+        serving.start()
     seconds = options.warm_up_s + options.minutes * 60
     target = [f"--output={job.input}"]
     if job.topics is not None:
@@ -142,8 +157,14 @@ def _play(job: Job, options: argparse.Namespace, folder: Path) -> tuple[Samples,
             for name, value in _measured(job):
                 samples[name].append(value)
             now_s, used_s = time.monotonic(), processes.cpu_s(job.pid)
+            if serving is not None:
+                used_s += serving.cpu_s()
+                if not sampled_s:
+                    serving.forget()
             if sampled_s:
-                samples["percent of a core"].append(100 * (used_s - cpu_s).total() / (now_s - sampled_s))
+                for process, seconds in (used_s - cpu_s).items():
+                    samples[f"{process}, percent of a core"].append(100 * seconds / (now_s - sampled_s))
+                samples["all, percent of a core"].append(100 * (used_s - cpu_s).total() / (now_s - sampled_s))
             sampled_s, cpu_s = now_s, used_s
         return simulator.poll() is not None
 

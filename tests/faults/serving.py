@@ -4,7 +4,6 @@ An evening goes through the real job sessionize meanwhile. After each kill Postg
 """
 
 import argparse
-import os
 import random
 import shutil
 import sys
@@ -23,31 +22,14 @@ from sessionization.spark.tables.location import TableLocation
 from sessionization_laptop.postgres import Postgres
 from tests.support.evening import Evening
 from tests.support.harness import EVENING, PACE, RULES, options_of
-from tests.support.job import ROOT, Job
-from tests.support.serving import differences
+from tests.support.job import Job
+from tests.support.serving import SCHEMA, ServingJob, differences
 
-SERVE = ROOT / "jobs" / "serve_sessions.py"
-SCHEMA = "sessionization"
 KEPT = timedelta(days=1_000)
 """The evening is in the past."""
 _VICTIMS = ("job", "job", "postgres", "both")
 _LONGEST_PAUSE_S = 8
 _EQUAL_WITHIN_S = 120
-
-
-class ServingJob(Job):
-    """Serves the tables of a warehouse."""
-
-    def __init__(self, folder: Path, warehouse: Path, postgres: Postgres) -> None:
-        folder.mkdir()
-        self._postgres = postgres
-        super().__init__(folder, entry=(SERVE,))
-        self.warehouse = warehouse
-        os.environ["SERVING_PASSWORD"] = postgres.password
-
-    def place_options(self) -> tuple[str, ...]:
-        login = ("--postgres", self._postgres.conninfo, "--password", "env:SERVING_PASSWORD")
-        return (*self.table_options(), *login, "--keep-ended", f"{KEPT.days}d")
 
 
 def main() -> int:
@@ -62,7 +44,7 @@ def main() -> int:
     began_s = time.monotonic()
     sessionize = Job(folder, *PACE, *options_of(RULES))
     with Postgres(folder / "postgres") as postgres, sessionize:
-        serving = ServingJob(folder / "serving", sessionize.warehouse, postgres)
+        serving = ServingJob(folder / "serving", sessionize.warehouse, postgres, f"--keep-ended={KEPT.days}d")
         sessionize.release(evening, 4)
         sessionize.start()
         sessionize.wait_until_done()

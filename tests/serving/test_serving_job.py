@@ -136,8 +136,10 @@ def test_what_was_erased_or_changed_by_hand_is_put_right(stand: Stand) -> None:
         wait_for(lambda: not stand.differences(), "empty tables", 120)
         stand.append(150)
         stand.wait_until_equal()
+    of_ann = stand.location.read(stand.spark.read, SESSIONS).where("account_id = 'ann'").collect()
+    is_of_ann = " OR ".join(f"(device_id = '{row.device_id}' AND session_id = {row.session_id})" for row in of_ann)
     for table in (SESSIONS, SESSION_CHANGES):
-        stand.spark.sql(f"DELETE FROM {stand.location.sql_name(table.name)} WHERE account_id = 'ann'")
+        stand.spark.sql(f"DELETE FROM {stand.location.sql_name(table.name)} WHERE {is_of_ann}")
     stand.connection.execute(f"DELETE FROM {stand.schema}.served_sessions WHERE account_id = 'bob'")
     assert stand.differences()
     stand.append(30)

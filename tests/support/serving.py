@@ -1,6 +1,8 @@
-"""What Postgres has to hold, by the Delta tables, and how it differs."""
+"""The job serve_sessions as a process; what Postgres has to hold, by the Delta tables, and how it differs."""
 
+import os
 from datetime import UTC, datetime, timedelta
+from pathlib import Path
 from typing import Any
 
 import psycopg
@@ -8,8 +10,26 @@ from pyspark.sql import DataFrame, SparkSession
 
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSIONS
+from sessionization_laptop.postgres import Postgres
+from tests.support.job import ROOT, Job
 
+SCHEMA = "sessionization"
 COLUMNS = ("device_id", "session_id", "account_id", "platform", "started_at", "ended_at", "updated_at")
+
+
+class ServingJob(Job):
+    """Serves the tables of a warehouse."""
+
+    def __init__(self, folder: Path, warehouse: Path, postgres: Postgres, *options: str) -> None:
+        folder.mkdir()
+        self._postgres = postgres
+        super().__init__(folder, *options, entry=(ROOT / "jobs" / "serve_sessions.py",))
+        self.warehouse = warehouse
+        os.environ["SERVING_PASSWORD"] = postgres.password
+
+    def place_options(self) -> tuple[str, ...]:
+        login = ("--postgres", self._postgres.conninfo, "--password", "env:SERVING_PASSWORD")
+        return (*self.table_options(), *login)
 
 
 def in_postgres(connection: psycopg.Connection[Any], schema: str, labels: tuple[str, ...] = ()) -> list[tuple]:
