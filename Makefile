@@ -35,8 +35,8 @@ UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and n
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup deploy demo demo-kafka sql players notebooks notebook-data pictures test test-notebooks test-faults \
-  soak bench bench-quick watched docs docs-tour wheel release release-check lint check format lock clean
+.PHONY: help setup deploy demo demo-kafka demo-serving sql players notebooks notebook-data pictures test test-notebooks \
+  test-faults soak bench bench-quick watched docs docs-tour wheel release release-check lint check format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14
@@ -129,6 +129,9 @@ demo: $(READY) ## run simulator and job together for a minute, with a live view
 
 demo-kafka: $(READY) $(BROKER) ## run the demo through its own Kafka broker
 	@$(BIN)/python jobs/demo.py --folder $(DEMO)-kafka --source kafka
+
+demo-serving: $(READY) $(POSTGRES) ## run the demo with a Postgres of its own, and ask that each second who plays now
+	@$(BIN)/python jobs/demo.py --folder $(DEMO)-serving --serving
 
 # From the environment, so that a query may have several lines and double quotes.
 sql: export QUERY := $(value Q)
@@ -259,4 +262,4 @@ lock: $(READY) ## resolve the locks again from pyproject.toml
 	  --group databricks pyproject.toml -o requirements-databricks.lock
 
 clean: ## remove the environment, the tables of demo and notebooks, and the benchmarks' results
-	@rm -rf .venv .venv-build .bench .notebooks build dist site $(DEMO) $(DEMO)-kafka
+	@rm -rf .venv .venv-build .bench .notebooks build dist site $(DEMO) $(DEMO)-kafka $(DEMO)-serving

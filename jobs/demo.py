@@ -1,4 +1,4 @@
-"""Simulator and job together for a minute, with a live view in the terminal: `make demo` or `make demo-kafka`."""
+"""Simulator and job together, with a live view in the terminal: `make demo`, `make demo-kafka`, `make demo-serving`."""
 
 from pathlib import Path
 from typing import Literal
@@ -15,14 +15,23 @@ class DemoSettings(BaseModel):
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     source: Literal["files", "kafka"] = Field("files", description="what the evening is played through")
+    serving: bool = Field(
+        default=False, description="also keep the live sessions in a Postgres of its own, and ask that"
+    )
     picture: Path | None = Field(None, description="a file for the last live view, as an SVG image")
     folder: Path = Field(Path(".demo"), description="where the input, the tables and the checkpoints go")
 
 
 def main(settings: DemoSettings, _say: Say) -> None:
-    from sessionization_laptop.demo import demo
+    simulate, serve = (Path(__file__).with_name(f"{job}.py") for job in ("simulate", "serve_sessions"))
+    if settings.serving:
+        from sessionization_laptop.demo_serving import demo_serving
 
-    demo(settings.folder, Path(__file__).with_name("simulate.py"), settings.source, settings.picture)
+        demo_serving(settings.folder, simulate, serve, settings.source)
+    else:
+        from sessionization_laptop.demo import demo
+
+        demo(settings.folder, simulate, settings.source, settings.picture)
 
 
 def command() -> None:

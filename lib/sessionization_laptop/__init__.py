@@ -1,4 +1,4 @@
-"""What a laptop has in place of a cluster and a workspace: Spark with Java and jars, notebooks, a demo, a Kafka broker.
+"""What a laptop has in place of a cluster and a workspace: Spark with Java and jars, notebooks, demos, servers.
 
 Once this package is imported, a job that finds no Spark session starts one on this machine. A cluster does not have it.
 """

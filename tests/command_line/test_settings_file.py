@@ -10,6 +10,7 @@ from sessionization.command_line.settings_file import JOB_SECTIONS, STREAM_SECTI
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import InspectSettings, LandChangesSettings, MaintainSettings
 from sessionization.players.players_settings import PlayersSettings
+from sessionization.serving.serving_settings import ServingSettings
 from sessionization.settings.sessionize_settings import KafkaSource, SessionizeSettings
 from sessionization.settings.table_location_settings import CatalogTables, FolderTables
 
@@ -137,6 +138,5 @@ def test_an_empty_file_leaves_all_to_the_defaults_and_options(tmp_path: Path) ->
 
 def test_the_sections_of_a_file_are_those_that_the_jobs_read() -> None:
     assert {field.alias for field in SessionizeSettings.model_fields.values()} == set(STREAM_SECTIONS)
-    assert {model.own_section for model in (MaintainSettings, LandChangesSettings, PlayersSettings)} == set(
-        JOB_SECTIONS
-    )
+    models = (MaintainSettings, LandChangesSettings, PlayersSettings, ServingSettings)
+    assert {model.own_section for model in models} == set(JOB_SECTIONS)

@@ -1,6 +1,8 @@
-"""`make demo`: one that ends by itself, and a second one that Ctrl-C ends, which continues its tables."""
+"""`make demo`: one that ends by itself, and one that continues its tables; `make demo-serving` in a terminal."""
 
 import os
+import pty
+import re
 import signal
 import subprocess
 import threading
@@ -15,6 +17,7 @@ from tests.support.job import ROOT, command, environment
 pytestmark = [pytest.mark.job, pytest.mark.long]
 
 _DEMO_S = 300
+_CONTROL = re.compile(r"\x1b\[[0-9;?]*[a-zA-Z]")
 
 
 def play_demo(folder: Path, interrupt_after: str | None = None) -> list[str]:
@@ -59,3 +62,24 @@ def test_a_demo_prints_lines_and_answers_and_a_second_one_continues_its_tables(t
     said = "this demo continues the tables of an earlier one; to begin anew, delete .demo"
     assert said not in first
     assert said in second
+
+
+def test_after_a_demo_of_serving_postgres_answers_the_command_that_it_shows_until_ctrl_c(tmp_path: Path) -> None:
+    terminal, of_demo = pty.openpty()
+    words = command("--folder=.demo", "--serving", entry=(ROOT / "jobs" / "demo.py",))
+    demo = subprocess.Popen(
+        words, env=environment(), cwd=tmp_path, stdin=of_demo, stdout=of_demo, stderr=of_demo, start_new_session=True
+    )
+    os.close(of_demo)
+    cut_off = threading.Timer(_DEMO_S, demo.kill)
+    cut_off.start()
+    with demo, os.fdopen(terminal, encoding="utf-8", errors="replace") as shown:
+        lines = (_CONTROL.sub("", line).strip() for line in shown)
+        shown_command = next(line for line in lines if line.startswith("PGPASSWORD="))
+        answer = subprocess.run(["bash", "-c", shown_command], check=True, stdout=PIPE, text=True).stdout
+        os.killpg(demo.pid, signal.SIGINT)
+        demo.wait()
+    cut_off.cancel()
+    assert demo.returncode == 0
+    assert "played_today_ms" in answer
+    assert "(5 rows)" in answer

@@ -12,7 +12,8 @@ from sessionization.event_map.reading import PLAYSTATION, package_map
 from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.views import create_views
-from sessionization_laptop.demo import QUERIES, DemoView, answers
+from sessionization_laptop.demo import QUERIES, answers
+from sessionization_laptop.demo_evening import DemoView
 from sessionization_laptop.laptop_notebook import LaptopWidgets
 from sessionization_laptop.notebook_folders import (
     WIDGETS_FILE,

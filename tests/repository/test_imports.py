@@ -15,7 +15,13 @@ from tools.bundle.target import read_target
 LAPTOP = "sessionization_laptop"
 MAY_ASK_FOR_LAPTOP = ("jobs/", "notebooks/")
 """What runs on both sides, and does without the package on a cluster."""
-DISTRIBUTIONS = {"delta": "delta-spark", "mlflow": "mlflow-skinny", "runtime": "nutter", "yaml": "pyyaml"}
+DISTRIBUTIONS = {
+    "databricks": "databricks-sdk",
+    "delta": "delta-spark",
+    "mlflow": "mlflow-skinny",
+    "runtime": "nutter",
+    "yaml": "pyyaml",
+}
 """By name of an import its distribution, where it is not the same name with dashes."""
 INSTALLED = {
     library["pypi"]["package"].partition("==")[0]

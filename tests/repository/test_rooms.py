@@ -13,7 +13,7 @@ LAYERS = (
     ("sessionization_simulator",),
     ("notebook",),
     ("ops", "backfill"),
-    ("players",),
+    ("players", "serving"),
     ("sample",),
     ("job",),
     ("ml",),

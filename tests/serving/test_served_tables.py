@@ -1,6 +1,7 @@
 """The tables in Postgres: they fold as `rollup` does, and a comparison makes them equal to `sessions`."""
 
 import random
+from datetime import UTC, timedelta
 from typing import Any
 
 import psycopg
@@ -8,6 +9,8 @@ import pytest
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql import functions as F
 
+from sessionization.clock import utc, wall_clock_ms
+from sessionization.core.events import ChangeKind, EndReason
 from sessionization.serving.served_tables import ServedTables
 from sessionization.serving.session_rows import as_csv, flattened
 from sessionization.spark.tables.rollup import fold_by_session, to_session_rows
@@ -78,6 +81,29 @@ def test_a_comparison_leaves_what_is_ahead_of_sessions(
     assert in_postgres(connection, tables.schema, LABELS) == expected
 
 
+def test_an_account_has_what_lies_in_today_of_sessions_with_a_start(
+    spark: SparkSession, connection: psycopg.Connection[Any], tables: ServedTables
+) -> None:
+    now_ms = wall_clock_ms()
+    [(_, change)] = random_changes(0, 1)
+    live = change._replace(
+        account_id="ann", kind=ChangeKind.STARTED, started_ms=now_ms - 60_000, end_reason=None, ended_ms=None
+    )
+    ended = live._replace(
+        session_id=98, kind=ChangeKind.ENDED, started_ms=now_ms - 90_000_000, end_reason=EndReason.REPORTED,
+        ended_ms=now_ms - 30_000,
+    )  # fmt: skip
+    orphan = ended._replace(session_id=99, started_ms=None, end_reason=EndReason.ORPHANED)
+    changes = frame(spark, [("d", live), ("d", ended), ("d", orphan)], LABELS)
+    tables.write(connection, rows_of(fold_by_session(changes, LABELS)), "1", None)
+    row = connection.execute(f"SELECT *, now() FROM {tables.schema}.account_now WHERE account_id = 'ann'").fetchone()
+    assert row is not None
+    *shown, now = row
+    today = now.astimezone(UTC).replace(hour=0, minute=0, second=0, microsecond=0)
+    played = (now - max(utc(now_ms - 60_000), today)) + max(utc(now_ms - 30_000) - today, timedelta())
+    assert shown == ["ann", 1, utc(now_ms - 60_000), round(played / timedelta(milliseconds=1))]
+
+
 @pytest.mark.parametrize("text", ["", "a\0b", "a\x01b", 'q"uo,te\n', "'; DROP TABLE x --", "\\N", "{}", "é😀"])
 def test_any_text_has_its_place(
     spark: SparkSession, connection: psycopg.Connection[Any], tables: ServedTables, text: str
@@ -96,3 +122,24 @@ def test_a_table_that_lacks_a_column_is_made_anew(schema: str, connection: psyco
     ServedTables(schema, ("title",), "string", "UTC").create(connection)
     found = connection.execute(f"SELECT session_id, title FROM {schema}.live_sessions").fetchall()
     assert found == []
+
+
+def test_what_is_there_waits_for_no_reader_and_what_is_not_is_created(
+    connection: psycopg.Connection[Any], tables: ServedTables
+) -> None:
+    def create(time_zone: str) -> None:
+        connection.execute("DROP TABLE incoming")
+        ServedTables(tables.schema, LABELS, "bigint", time_zone).create(connection)
+
+    connection.execute("SET lock_timeout = '200ms'")
+    login = connection.info
+    with psycopg.connect(login.dsn, password=login.password) as reader:  # in a transaction
+        reader.execute(f"SELECT * FROM {tables.schema}.account_now")
+        create("UTC")
+        with pytest.raises(psycopg.errors.LockNotAvailable):
+            create("Europe/Berlin")
+    connection.execute(f"DROP VIEW {tables.schema}.live_sessions")
+    ServedTables(tables.schema, LABELS, "bigint", "Europe/Berlin").create(connection)
+    connection.execute(f"SELECT * FROM {tables.schema}.live_sessions")
+    [view] = connection.execute("SELECT pg_get_viewdef(%s::regclass)", [f"{tables.schema}.account_now"]).fetchall()
+    assert "Europe/Berlin" in view[0]

@@ -10,6 +10,7 @@ from sessionization.command_line.options import options_of
 from sessionization.command_line.parser import read_settings
 from sessionization.ops.maintenance_settings import LandChangesSettings, MaintainSettings
 from sessionization.players.players_settings import PlayersSettings
+from sessionization.serving.serving_settings import ServingSettings
 from sessionization.settings.sessionize_settings import SessionizeSettings
 
 PAGE = Path(__file__).parents[2] / "docs/settings.md"
@@ -31,7 +32,7 @@ def shown_paths() -> set[str]:
 
 def test_the_page_shows_every_field_and_no_other() -> None:
     fields = {".".join(option.path) for option in options_of(SessionizeSettings)} - {"settings"}
-    for model in (MaintainSettings, LandChangesSettings, PlayersSettings):
+    for model in (MaintainSettings, LandChangesSettings, PlayersSettings, ServingSettings):
         fields |= {f"{model.own_section}.{option.path[0]}" for option in options_of(model)[1:] if len(option.path) == 1}
     sections = {path.partition(".")[0] for path in fields}
     assert shown_paths() == fields | sections
@@ -48,3 +49,6 @@ def test_the_values_that_the_page_shows_are_the_defaults(tmp_path: Path) -> None
     assert from_file == by_default
     assert read_settings(MaintainSettings, [f"--settings={file}"]) == read_settings(MaintainSettings, places)
     assert shown["land_changes"] == {"trigger": "1s"}
+    postgres = f"--postgres={shown['serving']['postgres']}"
+    served = read_settings(ServingSettings, [f"--settings={file}"])
+    assert served == read_settings(ServingSettings, [*places[:1], postgres])

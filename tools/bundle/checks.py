@@ -13,9 +13,11 @@ from sessionization.command_line.parser import read_settings
 from sessionization.command_line.widgets import JOB_RUN_ID
 from sessionization.errors import ConfigurationError
 from sessionization.ops.maintenance_settings import LandChangesSettings, MaintainSettings
+from sessionization.serving.serving_settings import ServingSettings
 from sessionization.settings.sessionize_settings import RealTimePace, SessionizeSettings, TopicSink
 from sessionization.spark.engine.job_conf import DATABRICKS_CONF
 from sessionization.spark.output.real_time import SWITCH
+from sessionization.yaml_file import read_yaml_file
 from tools.bundle.target import FOR_PLAYERS, ROOT
 
 RESTART_S, ALERT_S = 10 * 60, 30 * 60
@@ -83,6 +85,8 @@ def _settings(target: dict[str, Any], file: Path) -> Iterator[str]:
         settings, maintain = _read(SessionizeSettings, file, target), _read(MaintainSettings, file, target)
         if isinstance(settings.sink, TopicSink):
             _read(LandChangesSettings, file, target)
+        if ServingSettings.own_section in (read_yaml_file(file, file.name, "docs/settings.md") or {}):
+            _read(ServingSettings, file, target)
     except ConfigurationError as error:
         yield str(error)
         return

@@ -63,7 +63,7 @@ def login(conninfo: str, password: str | None, secret: Callable[[str, str], str]
 
 def _password_source(
     reference: str | None, parameters: Mapping[str, Any], secret: Callable[[str, str], str] | None
-) -> Callable[[], dict[str, str]]:
+) -> Callable[[], dict[str, Any]]:
     if reference is None:
         return dict
     if reference.startswith(_CALL):

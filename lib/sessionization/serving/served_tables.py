@@ -1,6 +1,7 @@
 """The tables in Postgres, and what writes them: the statements in `sessionization/sql/serving`."""
 
 from collections.abc import Iterable, Sequence
+from hashlib import sha256
 from string import Template
 from typing import Any
 
@@ -52,7 +53,15 @@ class ServedTables:
         return bool(_only(locked))
 
     def create(self, connection: psycopg.Connection[Any]) -> None:
-        """Create what is missing. A table that lacks a column is made anew, and empty: it is a copy."""
+        """Create what is missing. A table that lacks a column is made anew, and empty: it is a copy.
+
+        What is there as it should be is not created again: a view would wait for all who read it, and they for it.
+        """
+        if not self._is_complete(connection):
+            self._create(connection)
+        connection.execute(self._statement("incoming"))
+
+    def _create(self, connection: psycopg.Connection[Any]) -> None:
         with connection.transaction():
             connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
             found = connection.execute(
@@ -65,7 +74,20 @@ class ServedTables:
                 connection.execute(f"DROP TABLE IF EXISTS {self.schema}.{_CREATED[1]}")
             for name in _CREATED:
                 connection.execute(self._statement(name))
-        connection.execute(self._statement("incoming"))
+            connection.execute(f"COMMENT ON TABLE {self.schema}.{_CREATED[0]} IS '{self._digest()}'")
+
+    def _is_complete(self, connection: psycopg.Connection[Any]) -> bool:
+        names = [f"{self.schema}.{name}" for name in _CREATED]
+        found = connection.execute(
+            "SELECT count(to_regclass(name)), obj_description(to_regclass(%s), 'pg_class') "
+            "FROM unnest(%s::text[]) name",
+            (names[0], names),
+        )
+        return found.fetchone() == (len(names), self._digest())
+
+    def _digest(self) -> str:
+        """Of the statements that create all, as the table's comment has it."""
+        return sha256("".join(map(self._statement, _CREATED)).encode()).hexdigest()
 
     def position(self, connection: psycopg.Connection[Any]) -> str | None:
         """How far the changes are written; None where nothing is."""

@@ -8,9 +8,9 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from io import BytesIO
 
-import pyarrow as pa
-import pyarrow.compute
-import pyarrow.csv
+import pyarrow as pa  # type: ignore[import-untyped]
+import pyarrow.compute  # type: ignore[import-untyped]
+import pyarrow.csv  # type: ignore[import-untyped]
 from pyspark.sql import Column, DataFrame
 from pyspark.sql import functions as F
 
