@@ -79,16 +79,24 @@ class PostgresWriter:
     def compare(self, parts: Callable[[], Iterable[bytes]], newest_ms: int, begin: str | None = None) -> int:
         """Make the tables equal to the rows that `parts` gives, and return how many rows differed.
 
+        Changes nothing, and sets `has_lost_position`, where the changes are to go on and Postgres is not where this run
+        has left it: it may lack changes that `sessions` has not got either.
+
         Args:
             parts: gives the rows of a version of `sessions` as CSV, again at each call.
             newest_ms: the newest `updated_at` of that version.
             begin: the position from which the changes are read after this; None where they go on.
         """
-        position = begin or self._position or ""
-        differed = self._insist(
-            lambda connection: self._tables.compare(connection, parts(), newest_ms, position),
-        )
-        self._position, self.has_lost_position = position, False
+
+        def attempt(connection: psycopg.Connection[Any]) -> int:
+            if begin is None and self._tables.position(connection) != self._position:
+                self.has_lost_position = True
+                return 0
+            return self._tables.compare(connection, parts(), newest_ms, begin or self._position or "")
+
+        differed = self._insist(attempt)
+        if begin is not None:
+            self._position, self.has_lost_position = begin, False
         return differed
 
     def _insist(self, attempt: Callable[[psycopg.Connection[Any]], T]) -> T:

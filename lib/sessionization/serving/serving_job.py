@@ -88,7 +88,7 @@ class Serving:
             query = self._start(Path(checkpoint), since_ms)
             try:
                 next_compare_s = time.monotonic() + _COMPARE_AGAIN_MS / 1000
-                while query.isActive and not stop.wait(0.2):
+                while query.isActive and not self.writer.has_lost_position and not stop.wait(0.2):
                     if time.monotonic() >= next_compare_s:
                         self.compare()
                         next_compare_s = time.monotonic() + self.settings.check_every_ms / 1000
