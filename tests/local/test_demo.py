@@ -52,7 +52,7 @@ def play_demo(folder: Path, interrupt_after: str | None = None) -> list[str]:
 def test_a_demo_prints_lines_and_answers_and_a_second_one_continues_its_tables(tmp_path: Path) -> None:
     first, second = play_demo(tmp_path), play_demo(tmp_path, interrupt_after="heartbeats late")
     for lines in (first, second):
-        assert lines[0].startswith("Spark is starting")
+        assert any(line.startswith("Spark is starting") for line in lines[:2])
         assert any(" events in, " in line for line in lines)
         text = "\n".join(lines)
         for question, _ in QUERIES:

@@ -76,7 +76,7 @@ class PostgresWriter:
         self._insist(attempt)
         self._position = position
 
-    def compare(self, parts: Callable[[], Iterable[bytes]], newest_ms: int, begin: str | None = None) -> int:
+    def compare(self, parts: Callable[[], Iterable[bytes]], bound_ms: int, begin: str | None = None) -> int:
         """Make the tables equal to the rows that `parts` gives, and return how many rows differed.
 
         Changes nothing, and sets `has_lost_position`, where the changes are to go on and Postgres is not where this run
@@ -84,7 +84,7 @@ class PostgresWriter:
 
         Args:
             parts: gives the rows of a version of `sessions` as CSV, again at each call.
-            newest_ms: the newest `updated_at` of that version.
+            bound_ms: a row of Postgres with a newer change may be ahead of that version.
             begin: the position from which the changes are read after this; None where they go on.
         """
 
@@ -92,7 +92,7 @@ class PostgresWriter:
             if begin is None and self._tables.position(connection) != self._position:
                 self.has_lost_position = True
                 return 0
-            return self._tables.compare(connection, parts(), newest_ms, begin or self._position or "")
+            return self._tables.compare(connection, parts(), bound_ms, begin or self._position or "")
 
         differed = self._insist(attempt)
         if begin is not None:

@@ -110,20 +110,21 @@ class ServedTables:
             connection.execute(self._statement("note_progress"), (position, newest_ms))
 
     def compare(
-        self, connection: psycopg.Connection[Any], parts: Iterable[bytes], newest_ms: int, position: str
+        self, connection: psycopg.Connection[Any], parts: Iterable[bytes], bound_ms: int, position: str
     ) -> int:
         """Make the table equal to the rows of a version of `sessions`, in one transaction; return how many differed.
 
         Args:
             connection: to Postgres.
             parts: the rows, as in `write`.
-            newest_ms: the newest `updated_at` of that version.
+            bound_ms: a row of Postgres with a newer change may be ahead of that version.
             position: noted as in `write`.
         """
         with connection.transaction():
             self._receive(connection, parts)
             connection.execute("ANALYZE incoming")
-            deleted = connection.execute(self._statement("delete_differing"), (newest_ms,))
+            deleted = connection.execute(self._statement("delete_differing"), (bound_ms,))
+            newest_ms = _only(connection.execute("SELECT extract(epoch FROM max(updated_at)) * 1000 FROM incoming"))
             connection.execute(self._statement("fold"))
             connection.execute(self._statement("note_progress"), (position, newest_ms))
             return deleted.rowcount
