@@ -21,7 +21,7 @@ from sessionization.spark.engine.session import spark_session
 from sessionization.spark.tables.location import TableLocation
 from sessionization_laptop.postgres import Postgres
 from tests.support.evening import Evening
-from tests.support.harness import EVENING, PACE, RULES, options_of
+from tests.support.harness import EVENING, PACE
 from tests.support.job import Job
 from tests.support.serving import SCHEMA, ServingJob, differences
 
@@ -42,7 +42,7 @@ def main() -> int:
     evening = Evening(folder / "staging", seed=options.seed, **EVENING | {"duration": f"{(options.kills + 10) * 10}s"})
     spark, victims, waits_s = spark_session(folder / "engine.log"), Counter[str](), list[float]()
     began_s = time.monotonic()
-    sessionize = Job(folder, *PACE, *options_of(RULES))
+    sessionize = Job(folder, *PACE)
     with Postgres(folder / "postgres") as postgres, sessionize:
         serving = ServingJob(folder / "serving", sessionize.warehouse, postgres, f"--keep-ended={KEPT.days}d")
         sessionize.release(evening, 4)
@@ -66,6 +66,7 @@ def main() -> int:
                 found = _wait_until_equal(spark, sessionize, postgres, serving)
                 waits_s.append(time.monotonic() - killed_s)
                 victims[victim] += 1
+                sys.stderr.write(f"{kill} {victim}: equal after {waits_s[-1]:.1f} s\n")
                 if found:
                     sys.stdout.write(f"kill {kill}, {victim}: {len(found)} differences, kept: {folder}\n")
                     sys.stdout.write("".join(f"  {row}\n" for row in found[:20]))
