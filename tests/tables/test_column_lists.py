@@ -51,7 +51,7 @@ def test_the_timeline_shows_every_column_that_a_reader_needs() -> None:
 
 def test_the_replay_returns_every_column_that_a_row_of_sessions_comes_from() -> None:
     replayed = {re.sub("_ms$", "_at", name) for name in archived_events._CHANGE_SCHEMA.names} - {"kind"}
-    assert {*FIRST_START, *rollup._SHOWN_END} - {"rank"} <= replayed
+    assert {*FIRST_START, *rollup.SHOWN_END} - {"rank"} <= replayed
 
 
 @pytest.mark.parametrize("event", [Start(1, 0, Platform.PC, 0), End(1, 0, Platform.PC, 0)], ids=["Start", "End"])
