@@ -189,22 +189,34 @@ def backlog(sources: Iterable[dict[str, Any]]) -> int | None:
 def serve_metrics(
     spark: SparkSession, metrics: Metrics, host: str, port: int, say: Say
 ) -> Iterator[list[BatchListener]]:
-    """Serve the metrics while the body runs, on threads of the library; gives what to call after every micro-batch.
+    """Serve the metrics while the body runs; gives what to call after every micro-batch (`serve_registry`)."""
+    with serve_registry(metrics.registry, host, port, say) as is_served:
+        if not is_served:
+            yield []
+            return
+        try:
+            spark.streams.addListener(metrics)
+            yield [metrics.add]
+        finally:
+            with contextlib.suppress(Exception):  # other code reports a dead engine
+                spark.streams.removeListener(metrics)
 
-    Where the address cannot be used, `say` says so, and nothing is served: the stream goes on.
+
+@contextlib.contextmanager
+def serve_registry(registry: CollectorRegistry, host: str, port: int, say: Say) -> Iterator[bool]:
+    """Serve a registry while the body runs, on threads of the library.
+
+    Where the address cannot be used, `say` says so, and nothing is served: the job goes on. Yields whether it is.
     """
     try:
-        server, _ = start_http_server(port, host, metrics.registry)
+        server, _ = start_http_server(port, host, registry)
     except OSError as error:
-        say(f"--metrics-port {port} of {host} cannot be served ({error}): the stream goes on without")
-        yield []
+        say(f"--metrics-port {port} of {host} cannot be served ({error}): the job goes on without")
+        yield False
         return
     say(f"metrics for Prometheus on port {server.server_port} of {host}, /metrics")
     try:
-        spark.streams.addListener(metrics)
-        yield [metrics.add]
+        yield True
     finally:
         server.shutdown()
         server.server_close()
-        with contextlib.suppress(Exception):  # other code reports a dead engine
-            spark.streams.removeListener(metrics)

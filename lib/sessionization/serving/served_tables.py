@@ -109,9 +109,7 @@ class ServedTables:
                 connection.execute(self._statement("fold"))
             connection.execute(self._statement("note_progress"), (position, newest_ms))
 
-    def compare(
-        self, connection: psycopg.Connection[Any], parts: Iterable[bytes], bound_ms: int, position: str
-    ) -> int:
+    def compare(self, connection: psycopg.Connection[Any], parts: Iterable[bytes], bound_ms: int, position: str) -> int:
         """Make the table equal to the rows of a version of `sessions`, in one transaction; return how many differed.
 
         Args:

@@ -36,7 +36,9 @@ def serve_metrics(settings: ServingSettings, is_waiting: Callable[[], bool], say
     if find_spec("prometheus_client") is None:
         msg = "--metrics-port needs the package prometheus-client: install the extra metrics (docs/error-messages.md)"
         raise ConfigurationError(msg)
-    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, start_http_server
+    from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
+
+    from sessionization.job.metrics import serve_registry
 
     registry = CollectorRegistry()
     changes = Counter(PREFIX + "changes_total", METRICS["changes_total"], registry=registry)
@@ -54,15 +56,5 @@ def serve_metrics(settings: ServingSettings, is_waiting: Callable[[], bool], say
             newest.set(newest_ms / 1000)
             latency.observe(max(0, wall_clock_ms() - newest_ms) / 1000)
 
-    try:
-        server, _ = start_http_server(settings.metrics_port, settings.metrics_host, registry)
-    except OSError as error:
-        say(f"--metrics-port {settings.metrics_port} cannot be served ({error}): the job goes on without")
+    with serve_registry(registry, settings.metrics_host, settings.metrics_port, say):
         yield note
-        return
-    say(f"metrics for Prometheus on port {server.server_port} of {settings.metrics_host}, /metrics")
-    try:
-        yield note
-    finally:
-        server.shutdown()
-        server.server_close()
