@@ -116,12 +116,20 @@ def test_any_text_has_its_place(
     assert (row[0], row[2], row[7]) == (expected, expected, expected)
 
 
-def test_a_table_that_lacks_a_column_is_made_anew(schema: str, connection: psycopg.Connection[Any]) -> None:
-    ServedTables(schema, (), "bigint", "UTC").create(connection)
+@pytest.mark.parametrize(("before", "after"), [((), ("title",)), (("title", "x"), ("x",)), (("title", "x"), ())])
+def test_tables_with_other_columns_are_made_anew(
+    schema: str, connection: psycopg.Connection[Any], before: tuple[str, ...], after: tuple[str, ...]
+) -> None:
+    ServedTables(schema, before, "bigint", "UTC").create(connection)
+    connection.execute(
+        f"INSERT INTO {schema}.served_sessions (device_id, session_id, updated_at) VALUES ('d', 1, now())"
+    )
     connection.execute("DROP TABLE incoming")
-    ServedTables(schema, ("title",), "string", "UTC").create(connection)
-    found = connection.execute(f"SELECT session_id, title FROM {schema}.live_sessions").fetchall()
-    assert found == []
+    ServedTables(schema, after, "string", "UTC").create(connection)
+    found = connection.execute(f"SELECT * FROM {schema}.live_sessions")
+    assert found.fetchall() == []
+    assert found.description is not None
+    assert [column.name for column in found.description][7:] == list(after)
 
 
 def test_what_is_there_waits_for_no_reader_and_what_is_not_is_created(

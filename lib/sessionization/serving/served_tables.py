@@ -12,7 +12,8 @@ from sessionization.spark.tables.rollup import SHOWN_END
 from sessionization.spark.tables.schemas import FIRST_START
 from sessionization.spark.tables.statements import read_statement
 
-_CREATED = ("served_sessions", "serving_progress", "live_sessions", "account_now")
+_TABLES = ("served_sessions", "serving_progress")
+_CREATED = (*_TABLES, "live_sessions", "account_now")
 _LOCK_CLASS = 0x5E551055
 """Marks the advisory locks of this job in a database."""
 
@@ -53,28 +54,19 @@ class ServedTables:
         return bool(_only(locked))
 
     def create(self, connection: psycopg.Connection[Any]) -> None:
-        """Create what is missing. A table that lacks a column is made anew, and empty: it is a copy.
+        """Create tables and views, where they are not there as they should be: anew and empty, because it is a copy.
 
-        What is there as it should be is not created again: a view would wait for all who read it, and they for it.
+        What is as it should be stays, for a view that is created again would wait for all who read it, and they for it.
         """
         if not self._is_complete(connection):
-            self._create(connection)
+            with connection.transaction():
+                connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
+                for name in _TABLES:
+                    connection.execute(f"DROP TABLE IF EXISTS {self.schema}.{name} CASCADE")
+                for name in _CREATED:
+                    connection.execute(self._statement(name))
+                connection.execute(f"COMMENT ON TABLE {self.schema}.{_TABLES[0]} IS '{self._digest()}'")
         connection.execute(self._statement("incoming"))
-
-    def _create(self, connection: psycopg.Connection[Any]) -> None:
-        with connection.transaction():
-            connection.execute(f"CREATE SCHEMA IF NOT EXISTS {self.schema}")
-            found = connection.execute(
-                "SELECT column_name FROM information_schema.columns WHERE table_schema = %s AND table_name = %s",
-                (self.schema, _CREATED[0]),
-            )
-            present = {name for (name,) in found}
-            if present and not present >= {"first_start", "shown_end", *self._labels}:
-                connection.execute(f"DROP TABLE {self.schema}.{_CREATED[0]} CASCADE")
-                connection.execute(f"DROP TABLE IF EXISTS {self.schema}.{_CREATED[1]}")
-            for name in _CREATED:
-                connection.execute(self._statement(name))
-            connection.execute(f"COMMENT ON TABLE {self.schema}.{_CREATED[0]} IS '{self._digest()}'")
 
     def _is_complete(self, connection: psycopg.Connection[Any]) -> bool:
         names = [f"{self.schema}.{name}" for name in _CREATED]
