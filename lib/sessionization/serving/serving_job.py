@@ -85,6 +85,7 @@ class Serving:
     def run(self, stop: threading.Event) -> None:
         with tempfile.TemporaryDirectory(prefix="serve_sessions-") as checkpoint:
             since_ms = self.compare(begin=f"sessions at {wall_clock_ms()}")
+            self.say("Postgres equals `sessions`, and follows the changes from here")
             query = self._start(Path(checkpoint), since_ms)
             try:
                 next_compare_s = time.monotonic() + _COMPARE_AGAIN_MS / 1000
