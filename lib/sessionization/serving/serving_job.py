@@ -7,6 +7,8 @@ import time
 from dataclasses import dataclass
 from pathlib import Path
 
+from py4j.protocol import Py4JError, Py4JNetworkError
+from pyspark.errors import PySparkException
 from pyspark.sql import DataFrame, SparkSession
 from pyspark.sql.streaming import StreamingQuery
 
@@ -23,9 +25,9 @@ from sessionization.serving.serving_settings import ServingSettings
 from sessionization.serving.session_rows import as_csv, flattened, in_parts, newest_update, served
 from sessionization.settings.sessionize_settings import TopicSink
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
-from sessionization.spark.engine.error_text import root_cause
+from sessionization.spark.engine.error_text import explain_engine_death, root_cause
 from sessionization.spark.engine.newest import newest_update_ms
-from sessionization.spark.engine.session import job_session, session_for_uris
+from sessionization.spark.engine.session import describe_log, job_session, session_for_uris
 from sessionization.spark.input.kafka_source import check_topics, client_options
 from sessionization.spark.input.secrets import secret_reader
 from sessionization.spark.output import changes_topic
@@ -54,6 +56,7 @@ def serve_sessions(settings: ServingSettings, say: Say, stop: threading.Event) -
         stack.enter_context(session_for_uris(settings, say))
         location = TableLocation.of(settings.tables)
         location.require_folder(SESSIONS)
+        stack.enter_context(explain_engine_death(describe_log(None)))
         spark = stack.enter_context(job_session(settings=settings))
         location.require(spark, (SESSION_CHANGES, SESSIONS))
         if isinstance(settings.sink, TopicSink):
@@ -106,14 +109,20 @@ class Serving:
 
     def compare(self, begin: str | None = None) -> int | None:
         """Make Postgres equal to `sessions` but for what is newer; return the newest update of `sessions`."""
-        version = self.location.newest_version(self.spark, SESSIONS)
-        name = self.location.sql_name(SESSIONS.name)
-        sessions = self.spark.sql(f"SELECT * FROM {name} VERSION AS OF {version}")
-        newest = newest_update_ms(sessions)
-        # Where `sessions` is empty, what is there for more than a moment does not belong there.
-        bound_ms = wall_clock_ms() - _READ_AGAIN_MS if newest is None else newest
-        rows = flattened(served(sessions, self.settings.keep_ended_ms, wall_clock_ms()))
-        differed = self.writer.compare(lambda: in_parts(rows), bound_ms, begin)
+        try:
+            version = self.location.newest_version(self.spark, SESSIONS)
+            name = self.location.sql_name(SESSIONS.name)
+            sessions = self.spark.sql(f"SELECT * FROM {name} VERSION AS OF {version}")
+            newest = newest_update_ms(sessions)
+            # Where `sessions` is empty, what is there for more than a moment does not belong there.
+            bound_ms = wall_clock_ms() - _READ_AGAIN_MS if newest is None else newest
+            rows = flattened(served(sessions, self.settings.keep_ended_ms, wall_clock_ms()))
+            differed = self.writer.compare(lambda: in_parts(rows), bound_ms, begin)
+        except Py4JNetworkError:
+            raise
+        except (PySparkException, Py4JError) as error:
+            msg = f"`sessions` cannot be read ({root_cause(str(error))}); nothing is lost: fix the cause, start again"
+            raise StreamError(msg) from error
         if differed:
             self.say(f"{differed:,} rows of Postgres differed from `sessions`, and are put right")
         return newest
