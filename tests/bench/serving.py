@@ -50,6 +50,10 @@ class Serving:
         """Forget the answers of the warm-up."""
         self.answers_ms.clear()
 
+    def stop_asking(self) -> None:
+        """Ask no more: the load is over."""
+        self._is_over.set()
+
     def cpu_s(self) -> Counter[str]:
         """CPU seconds by process."""
         return Counter(

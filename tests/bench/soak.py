@@ -171,6 +171,8 @@ def _play(job: Job, options: argparse.Namespace, folder: Path, serving: Serving 
     try:
         job.wait_until(load_is_over, "the end of the load", poll_s=0.5, within_s=seconds + 300)
         assert simulator.returncode == 0, f"the simulator ended with code {simulator.returncode}"
+        if serving is not None:
+            serving.stop_asking()
         job.wait_until_done(_CATCH_UP_S)
     finally:
         simulator.kill()
