@@ -93,6 +93,16 @@ def test_an_outage_makes_it_wait_and_go_on(stand: Stand, postgres: Postgres) -> 
     assert "takes changes again" in stand.lines[-1]
 
 
+def test_a_start_waits_for_postgres_to_start(make_stand: Callable[[], Stand], postgres: Postgres) -> None:
+    postgres.kill()
+    stand = make_stand()
+    thread, raised = in_background(stand.writer.open)
+    wait_for(lambda: stand.writer.is_waiting)
+    postgres.start()
+    thread.join(60)
+    assert (thread.is_alive(), raised) == (False, [])
+
+
 def test_a_connection_that_is_cut_is_made_anew(stand: Stand) -> None:
     stand.query(
         "SELECT pg_terminate_backend(pid) FROM pg_stat_activity WHERE application_name = 'serve_sessions' "

@@ -27,6 +27,10 @@ class ServingJob(Job):
         self.warehouse = warehouse
         os.environ["SERVING_PASSWORD"] = postgres.password
 
+    @property
+    def is_running(self) -> bool:
+        return self._running().poll() is None
+
     def place_options(self) -> tuple[str, ...]:
         login = ("--postgres", self._postgres.conninfo, "--password", "env:SERVING_PASSWORD")
         return (*self.table_options(), *login)

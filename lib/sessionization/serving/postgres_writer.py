@@ -1,5 +1,6 @@
 """Writes to Postgres for as long as it takes: an outage, a full disk, a lock or a failover only makes it wait."""
 
+import re
 import threading
 import time
 from collections.abc import Callable, Iterable
@@ -10,7 +11,7 @@ from tenacity import (
     RetryCallState,
     RetryError,
     Retrying,
-    retry_if_exception_type,
+    retry_if_exception,
     sleep_using_event,
     stop_when_event_set,
 )
@@ -23,6 +24,10 @@ from sessionization.serving.served_tables import ServedTables
 
 T = TypeVar("T")
 
+_PASSES = re.compile(
+    r"starting up|shutting down|recovery|refused|timeout|timed out|too many|connection slots|closed the connection"
+)
+"""What Postgres, or the network, says where a first connection is worth another try; other reasons need a person."""
 _LONGEST_WAIT_S = 30
 _LOCK_TIMEOUT = "30s"
 """After this a statement gives up on a lock of somebody else, and the job says so."""
@@ -42,14 +47,16 @@ class PostgresWriter:
         self._connection: psycopg.Connection[Any] | None = None
         self._position: str | None = None
         self._turn = threading.Lock()
+        self._is_open = False
         self.is_waiting = False
         self.has_lost_position = False
         """Whether Postgres is no longer where this run has left it; `compare` puts it right."""
 
     def open(self) -> None:
-        """Connect for the first time; raises `ConfigurationError` where Postgres refuses."""
+        """Connect for the first time; raises `ConfigurationError` where Postgres refuses for a reason that stays."""
         try:
-            self._connected()
+            self._insist(lambda _connection: None)
+            self._is_open = True
         except psycopg.Error as error:
             msg = f"--postgres: {_cause(error)} (docs/serving.md)"
             raise ConfigurationError(msg) from error
@@ -103,7 +110,7 @@ class PostgresWriter:
         with self._turn:
             began_s = time.monotonic()
             trials = Retrying(
-                retry=retry_if_exception_type(psycopg.Error),
+                retry=retry_if_exception(self._is_passing),
                 wait=wait_exponential(multiplier=0.5, max=_LONGEST_WAIT_S),
                 stop=stop_when_event_set(self._stop),
                 sleep=sleep_using_event(self._stop),
@@ -145,6 +152,10 @@ class PostgresWriter:
             if self._stop.wait(1):
                 msg = "stopped before it could begin"
                 raise StoppedError(msg)
+
+    def _is_passing(self, error: BaseException) -> bool:
+        """Once it has begun, whatever Postgres refuses may pass, or a person puts it right meanwhile."""
+        return isinstance(error, psycopg.Error) and (self._is_open or _PASSES.search(str(error)) is not None)
 
     def _explain_wait(self, state: RetryCallState) -> None:
         assert state.outcome is not None
