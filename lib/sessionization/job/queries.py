@@ -2,6 +2,7 @@
 
 import contextlib
 import math
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
@@ -35,7 +36,10 @@ _HEAD_START_S = 15
 _LOOK_EVERY_S = 60
 _REPORT_EVERY_S = 5
 _GROWTH = 2
-_OTHER_COLUMNS = "DELTA_SCHEMA_CHANGED"
+_OTHER_COLUMNS = re.compile("DELTA_SCHEMA_CHANGED|assertion failed: Invalid batch")
+"""Delta's error, and Spark's where the columns came between the plan of a micro-batch and its read."""
+_ATTRIBUTE_NUMBER = re.compile(r"#\d+")
+"""Spark numbers attributes anew in each plan."""
 
 
 class Queries:
@@ -111,9 +115,9 @@ class Queries:
         dropped or has another type. Raises `StreamError` where the query cannot be started again.
         """
         query = self.by_name[name]
-        cause = root_cause(str(query.exception() or ""))
+        cause = _ATTRIBUTE_NUMBER.sub("", root_cause(str(query.exception() or "")))
         has_come_on = last_engine_progress(query) is not None or self._changed_columns.get(name) != cause
-        if _OTHER_COLUMNS not in cause or not has_come_on:
+        if _OTHER_COLUMNS.search(cause) is None or not has_come_on:
             return False
         self._changed_columns[name] = cause
         try:
