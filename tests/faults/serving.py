@@ -11,6 +11,7 @@ import tempfile
 import time
 from collections import Counter
 from datetime import timedelta
+from functools import partial
 from pathlib import Path
 from statistics import median
 
@@ -56,6 +57,7 @@ def main() -> int:
                 time.sleep(rng.uniform(0, _LONGEST_PAUSE_S))
                 if victim != "postgres":
                     serving.kill()
+                    compared = _comparisons(serving)
                 if victim != "job":
                     postgres.kill()
                     postgres.start()
@@ -63,6 +65,8 @@ def main() -> int:
                     serving.start()
                 killed_s = time.monotonic()
                 sessionize.wait_until_done()
+                if victim != "postgres":  # else what was written before the kill may already be equal
+                    serving.wait_until(partial(_has_compared_since, serving, compared), "a comparison", poll_s=0.2)
                 found = _wait_until_equal(spark, sessionize, postgres, serving)
                 waits_s.append(time.monotonic() - killed_s)
                 victims[victim] += 1
@@ -81,6 +85,15 @@ def main() -> int:
     )
     shutil.rmtree(folder, ignore_errors=True)
     return code
+
+
+def _comparisons(serving: ServingJob) -> int:
+    """How many starts have compared."""
+    return sum(line.endswith("follows the changes from here") for line in serving.output_lines())
+
+
+def _has_compared_since(serving: ServingJob, before: int) -> bool:
+    return _comparisons(serving) > before
 
 
 def _wait_until_equal(spark: SparkSession, sessionize: Job, postgres: Postgres, serving: ServingJob) -> list[tuple]:
