@@ -35,8 +35,9 @@ UNIT := $(PYTEST) tests --ignore=tests/notebooks -m "not spark and not job and n
 NOTEBOOK_TESTS := $(PYTEST) tests/notebooks
 AS_ROOT := $(if $(filter 0,$(shell id -u)),--allow-root)
 
-.PHONY: help setup deploy demo demo-kafka demo-serving sql players notebooks notebook-data pictures test test-notebooks \
-  test-faults soak bench bench-quick watched docs docs-tour wheel release release-check lint check format lock clean
+.PHONY: help setup deploy demo demo-kafka demo-serving sql players notebooks notebook-data pictures test \
+  test-notebooks test-faults soak bench bench-quick watched docs docs-tour wheel release release-check lint check \
+  format lock clean
 
 help: ## list the commands
 	@grep -hE '^[a-z-]+:.*##' Makefile | sed -E 's/:.*## /\t/' | expand -t 14

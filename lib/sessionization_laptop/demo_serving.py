@@ -42,7 +42,7 @@ AGE: LiteralString = (
 
 
 class AskedAccounts:
-    """Accounts that have begun to play of late, each asked for by itself, and how long the answers took."""
+    """Accounts that began to play lately, each asked for by itself, and how long the answers took."""
 
     def __init__(self, connection: psycopg.Connection[Any]) -> None:
         self._connection = connection

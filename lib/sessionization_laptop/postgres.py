@@ -48,7 +48,7 @@ class Postgres(ServerProcess):
 
     @property
     def conninfo(self) -> str:
-        """How to connect, as libpq takes it; `password` is beside it."""
+        """How to connect, as libpq takes it, without the password (`password`)."""
         return f"host=127.0.0.1 port={self._port} user={_USER} dbname={_DATABASE}"
 
     def start(self) -> None:

@@ -3,13 +3,12 @@
 import contextlib
 import threading
 from collections.abc import Iterator, Sequence
-from importlib.util import find_spec
 
 from py4j.protocol import Py4JError
 from pyspark.errors import PySparkException
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import ConfigurationError, StreamError
+from sessionization.errors import StreamError
 from sessionization.job.job_input import take_input
 from sessionization.job.preparation import (
     check_folders,
@@ -23,6 +22,7 @@ from sessionization.job.stop_file import stop_on_file
 from sessionization.job.summary import ClockCheck, RunningTotals, progress_line, summary_lines
 from sessionization.ml.runs import track_in_mlflow
 from sessionization.say import Say
+from sessionization.settings.metrics_address import require_metrics_package
 from sessionization.settings.sessionize_settings import SessionizeSettings
 from sessionization.spark.checkpoint.folder import SESSIONIZE, engine_log
 from sessionization.spark.checkpoint.folder_lock import lock_folder
@@ -59,12 +59,7 @@ def run(
     if settings.pace.mode == "real-time":
         real_time.check_runtime()
     location = TableLocation.of(settings.tables)
-    if settings.monitoring.metrics_port is not None and find_spec("prometheus_client") is None:
-        msg = (
-            "--metrics-port needs the package prometheus-client: install the extra metrics (docs/error-messages.md), "
-            "or leave it out"
-        )
-        raise ConfigurationError(msg)
+    require_metrics_package(settings.monitoring.metrics_port)
     log_file = engine_log(settings.state.checkpoints)
     with contextlib.ExitStack() as stack:
         with plain_errors("Spark cannot be started"):

@@ -1,4 +1,4 @@
-"""How to connect to Postgres: what libpq is told, and a password or token by reference."""
+"""Connects to Postgres: the parameters of libpq, and a password or token by reference."""
 
 import importlib
 from collections.abc import Callable, Mapping

@@ -10,7 +10,7 @@ import psycopg
 from sessionization.serving.session_rows import FIRST, SHOWN, ordered_field
 from sessionization.spark.tables.rollup import SHOWN_END
 from sessionization.spark.tables.schemas import FIRST_START
-from sessionization.spark.tables.statements import read_statement
+from sessionization.spark.tables.statements import names_of, read_statement
 
 _TABLES = ("served_sessions", "serving_progress")
 _CREATED = (*_TABLES, "live_sessions", "account_now")
@@ -29,7 +29,7 @@ class ServedTables:
     """
 
     def __init__(self, schema: str, labels: Sequence[str], session_id: str, time_zone: str) -> None:
-        self.schema, self._labels = schema, labels
+        self.schema = schema
         values = {
             f"{kind}_{name}": ordered_field(encoding, number, name)
             for kind, encoding, fields in (("first", FIRST, FIRST_START), ("shown", SHOWN, SHOWN_END))
@@ -40,12 +40,15 @@ class ServedTables:
             f"(coalesce({values[f'first_{label}']}, {values[f'shown_{label}']})) STORED,\n  "
             for label in labels
         )
-        self._values = values | {
+        values |= {
             "schema": schema,
             "session_id": "bigint" if session_id == "bigint" else 'text COLLATE "C"',
             "labels": "".join(columns),
             "label_names": "".join(f", {_quoted(label)}" for label in labels),
             "time_zone": time_zone,
+        }
+        self._statements = {
+            name: Template(read_statement("serving", name)).substitute(values) for name in names_of("serving")
         }
 
     def try_lock(self, connection: psycopg.Connection[Any]) -> bool:
@@ -64,9 +67,9 @@ class ServedTables:
                 for name in _TABLES:
                     connection.execute(f"DROP TABLE IF EXISTS {self.schema}.{name} CASCADE")
                 for name in _CREATED:
-                    connection.execute(self._statement(name))
+                    connection.execute(self._statements[name])
                 connection.execute(f"COMMENT ON TABLE {self.schema}.{_TABLES[0]} IS '{self._digest()}'")
-        connection.execute(self._statement("incoming"))
+        connection.execute(self._statements["incoming"])
 
     def _is_complete(self, connection: psycopg.Connection[Any]) -> bool:
         names = [f"{self.schema}.{name}" for name in _CREATED]
@@ -79,7 +82,7 @@ class ServedTables:
 
     def _digest(self) -> str:
         """Of the statements that create all, as the table's comment has it."""
-        return sha256("".join(map(self._statement, _CREATED)).encode()).hexdigest()
+        return sha256("".join(self._statements[name] for name in _CREATED).encode()).hexdigest()
 
     def position(self, connection: psycopg.Connection[Any]) -> str | None:
         """How far the changes are written; None where nothing is."""
@@ -98,8 +101,8 @@ class ServedTables:
         with connection.transaction():
             if rows:
                 self._receive(connection, [rows])
-                connection.execute(self._statement("fold"))
-            connection.execute(self._statement("note_progress"), (position, newest_ms))
+                connection.execute(self._statements["fold"])
+            connection.execute(self._statements["note_progress"], (position, newest_ms))
 
     def compare(self, connection: psycopg.Connection[Any], parts: Iterable[bytes], bound_ms: int, position: str) -> int:
         """Make the table equal to the rows of a version of `sessions`, in one transaction; return how many differed.
@@ -113,19 +116,16 @@ class ServedTables:
         with connection.transaction():
             self._receive(connection, parts)
             connection.execute("ANALYZE incoming")
-            deleted = connection.execute(self._statement("delete_differing"), (bound_ms,))
+            deleted = connection.execute(self._statements["delete_differing"], (bound_ms,))
             newest_ms = _only(connection.execute("SELECT extract(epoch FROM max(updated_at)) * 1000 FROM incoming"))
-            connection.execute(self._statement("fold"))
-            connection.execute(self._statement("note_progress"), (position, newest_ms))
+            connection.execute(self._statements["fold"])
+            connection.execute(self._statements["note_progress"], (position, newest_ms))
             return deleted.rowcount
 
     def _receive(self, connection: psycopg.Connection[Any], parts: Iterable[bytes]) -> None:
         with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN (FORMAT csv)") as copy:
             for part in parts:
                 copy.write(part)
-
-    def _statement(self, name: str) -> str:
-        return Template(read_statement("serving", name)).substitute(self._values)
 
 
 def _quoted(name: str) -> str:

@@ -1,4 +1,4 @@
-"""Keeps Postgres equal to the changes and to `sessions`: `serve_sessions` runs until it is told to stop."""
+"""Keeps Postgres equal to the changes and to `sessions`: `serve_sessions` runs until it is stopped."""
 
 import contextlib
 import tempfile
@@ -23,6 +23,7 @@ from sessionization.serving.served_tables import ServedTables
 from sessionization.serving.serving_metrics import Note, serve_metrics
 from sessionization.serving.serving_settings import ServingSettings
 from sessionization.serving.session_rows import as_csv, flattened, in_parts, newest_update, served
+from sessionization.settings.metrics_address import require_metrics_package
 from sessionization.settings.sessionize_settings import TopicSink
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
 from sessionization.spark.engine.error_text import explain_engine_death, root_cause
@@ -52,6 +53,7 @@ def serve_sessions(settings: ServingSettings, say: Say, stop: threading.Event) -
 
     Raises `ConfigurationError` before anything is started, and `StreamError` when the query ended on its own.
     """
+    require_metrics_package(settings.metrics_port)
     with contextlib.ExitStack() as stack:
         stack.enter_context(session_for_uris(settings, say))
         location = TableLocation.of(settings.tables)

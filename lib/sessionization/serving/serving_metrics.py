@@ -2,10 +2,8 @@
 
 import contextlib
 from collections.abc import Callable, Iterator
-from importlib.util import find_spec
 
 from sessionization.clock import wall_clock_ms
-from sessionization.errors import ConfigurationError
 from sessionization.say import Say
 from sessionization.serving.serving_settings import ServingSettings
 
@@ -26,16 +24,10 @@ Note = Callable[[int, int | None], None]
 
 @contextlib.contextmanager
 def serve_metrics(settings: ServingSettings, is_waiting: Callable[[], bool], say: Say) -> Iterator[Note]:
-    """Serve the metrics while the body runs, where the settings name a port; gives what to call for a micro-batch.
-
-    Raises `ConfigurationError` where the client library is not installed.
-    """
+    """Serve the metrics while the body runs, where the settings name a port; gives what to call for a micro-batch."""
     if settings.metrics_port is None:
         yield lambda _written, _newest_ms: None
         return
-    if find_spec("prometheus_client") is None:
-        msg = "--metrics-port needs the package prometheus-client: install the extra metrics (docs/error-messages.md)"
-        raise ConfigurationError(msg)
     from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram
 
     from sessionization.job.metrics import serve_registry

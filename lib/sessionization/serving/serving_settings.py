@@ -5,6 +5,7 @@ from typing import Annotated, Any, ClassVar, Self
 from pydantic import Field, model_validator
 
 from sessionization.durations import HOUR_MS, MINUTE_MS, Duration, PositiveDuration
+from sessionization.settings.metrics_address import MetricsHost, MetricsPort
 from sessionization.settings.sessionize_settings import KafkaSource, Sink, TablesSink, TopicSink
 from sessionization.settings.table_location_settings import TableLocationSettings
 from sessionization.settings.time_zone import TimeZone
@@ -47,18 +48,8 @@ class ServingSettings(TableLocationSettings):
         "UTC", description="zone in which today begins, as Europe/Berlin", json_schema_extra={"metavar": "ZONE"}
     )
     trigger_ms: PositiveDuration = Field(500, description="how often a micro-batch is planned")
-    metrics_port: int | None = Field(
-        None,
-        ge=1,
-        le=65_535,
-        description="serve metrics for Prometheus at /metrics on this port; needs the extra metrics",
-    )
-    metrics_host: str = Field(
-        "127.0.0.1",
-        min_length=1,
-        description="address that serves the metrics",
-        json_schema_extra={"metavar": "ADDRESS"},
-    )
+    metrics_port: MetricsPort = None
+    metrics_host: MetricsHost = "127.0.0.1"
     run_for_ms: PositiveDuration | None = Field(
         None, description="stop after this long; without it, run until SIGTERM or Ctrl-C"
     )

@@ -9,6 +9,7 @@ from sessionization.event_map.model import EventMap
 from sessionization.event_map.reading import DEFAULT, read_event_map
 from sessionization.hadoop_path import AnyPath
 from sessionization.settings.kafka_options import OUTPUT_TOPIC, KafkaOptions, check_output_topic
+from sessionization.settings.metrics_address import MetricsHost, MetricsPort
 from sessionization.settings.rule_settings import RuleSettings
 from sessionization.settings.section import EVENTS, EVENTS_METAVAR, Section, kind_by
 from sessionization.settings.state_settings import checkpoints_in_volume
@@ -146,18 +147,8 @@ class MonitoringSettings(Section):
         "is installed; off: none; on Databricks a path such as /Users/NAME/sessionization",
         json_schema_extra={"metavar": "EXPERIMENT"},
     )
-    metrics_port: int | None = Field(
-        None,
-        ge=1,
-        le=65_535,
-        description="serve metrics for Prometheus at /metrics on this port; needs the extra metrics",
-    )
-    metrics_host: str = Field(
-        "127.0.0.1",
-        min_length=1,
-        description="address that serves the metrics; 0.0.0.0 is every interface",
-        json_schema_extra={"metavar": "ADDRESS"},
-    )
+    metrics_port: MetricsPort = None
+    metrics_host: MetricsHost = "127.0.0.1"
 
 
 Source = Annotated[

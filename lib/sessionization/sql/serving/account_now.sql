@@ -1,6 +1,6 @@
 -- A live session counts up to this instant, and two at once count twice, as in player_days. There too a session without
 -- a Start has no play time: greatest would let it begin today.
-CREATE OR REPLACE VIEW ${schema}.account_now AS
+CREATE VIEW ${schema}.account_now AS
 SELECT account_id,
        count(*) FILTER (WHERE ended_at IS NULL) AS live_sessions,
        min(started_at) FILTER (WHERE ended_at IS NULL) AS live_since,

@@ -1,7 +1,7 @@
 -- A copy of the rows of `sessions` that are live, or ended a short time ago. A program asks the views.
 -- As there, a row follows from its smallest Start, its greatest end, and two instants. Here that Start and that end are
 -- texts, written so that their bytes have the order that Spark gives to the fields (serving/session_rows.py).
-CREATE TABLE IF NOT EXISTS ${schema}.served_sessions (
+CREATE TABLE ${schema}.served_sessions (
   device_id text COLLATE "C" NOT NULL,
   session_id ${session_id} NOT NULL,
   started_at timestamptz,
@@ -16,4 +16,4 @@ CREATE TABLE IF NOT EXISTS ${schema}.served_sessions (
   written_at timestamptz NOT NULL DEFAULT clock_timestamp(),
   ${labels}PRIMARY KEY (device_id, session_id)
 ) WITH (fillfactor = 80, autovacuum_vacuum_scale_factor = 0.02);
-CREATE INDEX IF NOT EXISTS served_sessions_account ON ${schema}.served_sessions (account_id);
+CREATE INDEX served_sessions_account ON ${schema}.served_sessions (account_id);

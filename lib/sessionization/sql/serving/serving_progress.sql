@@ -1,5 +1,5 @@
 -- One row: what has been written, in the transaction that wrote it.
-CREATE TABLE IF NOT EXISTS ${schema}.serving_progress (
+CREATE TABLE ${schema}.serving_progress (
   is_only_row boolean PRIMARY KEY DEFAULT true CHECK (is_only_row),
   position text NOT NULL,
   newest_at timestamptz,
