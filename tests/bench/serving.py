@@ -1,9 +1,8 @@
 """The job serve_sessions beside a load of `tests.bench.soak`, and programs that ask Postgres meanwhile."""
 
-import random
 import statistics
-import threading
-import time
+import subprocess
+import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import ExitStack
@@ -14,13 +13,8 @@ import psycopg
 
 from sessionization_laptop.postgres import Postgres
 from tests.bench import processes
+from tests.support.job import ROOT, environment
 from tests.support.serving import SCHEMA, ServingJob
-
-_ASK_EVERY_S = 0.02
-_ACCOUNTS = (
-    f"SELECT account_id FROM {SCHEMA}.served_sessions WHERE account_id IS NOT NULL ORDER BY random() LIMIT 10000"
-)
-_QUESTION = f"SELECT live_sessions, live_since, played_today_ms FROM {SCHEMA}.account_now WHERE account_id = %s"
 
 
 class Serving:
@@ -29,8 +23,9 @@ class Serving:
     def __init__(self, folder: Path, warehouse: Path) -> None:
         self._postgres = Postgres(folder / "postgres", {"shared_buffers": "512MB"})
         self._folder, self._warehouse = folder, warehouse
-        self._running, self._is_over = ExitStack(), threading.Event()
-        self.answers_ms: list[float] = []
+        self._answers = folder / "answers"
+        self._running = ExitStack()
+        self._asking: subprocess.Popen[bytes] | None = None
 
     def __enter__(self) -> Self:
         self._running.enter_context(self._postgres)
@@ -38,21 +33,22 @@ class Serving:
         return self
 
     def __exit__(self, *_: object) -> None:
-        self._is_over.set()
+        self.stop_asking()
         self._running.close()
 
     def start(self) -> None:
         """Start the job, and the program that asks."""
         self._job.start()
-        threading.Thread(target=self._ask, daemon=True).start()
-
-    def forget(self) -> None:
-        """Forget the answers of the warm-up."""
-        self.answers_ms.clear()
+        with self._answers.open("wb") as answers:
+            words = (sys.executable, "-u", "-m", "tests.bench.asking", self._postgres.conninfo)
+            variables = environment(PGPASSWORD=self._postgres.password)
+            self._asking = subprocess.Popen(words, stdout=answers, env=variables, cwd=ROOT)
 
     def stop_asking(self) -> None:
         """Ask no more: the load is over."""
-        self._is_over.set()
+        if self._asking is not None:
+            self._asking.terminate()
+            self._asking.wait()
 
     def cpu_s(self) -> Counter[str]:
         """CPU seconds by process."""
@@ -60,29 +56,12 @@ class Serving:
             serve_sessions=processes.cpu_s(self._job.pid).total(), postgres=processes.cpu_s(self._postgres.pid).total()
         )
 
-    def _ask(self) -> None:
-        accounts: list[str] = []
-        next_accounts_s = 0.0
-        while not self._is_over.is_set():
-            try:
-                with psycopg.connect(self._postgres.conninfo, password=self._postgres.password) as connection:
-                    connection.autocommit = True
-                    while not self._is_over.wait(_ASK_EVERY_S):
-                        if time.monotonic() >= next_accounts_s:
-                            accounts = [account for (account,) in connection.execute(_ACCOUNTS)]
-                            next_accounts_s = time.monotonic() + 30
-                        if accounts:
-                            began_s = time.perf_counter()
-                            connection.execute(_QUESTION, (random.choice(accounts),)).fetchall()
-                            self.answers_ms.append((time.perf_counter() - began_s) * 1_000)
-            except psycopg.Error:
-                time.sleep(0.2)
-
-    def report(self, changes: Sequence[dict[str, Any]], committed_ms: dict[int, int]) -> Iterator[str]:
-        """How long changes took to Postgres.
+    def report(self, began_ms: float, changes: Sequence[dict[str, Any]], committed_ms: dict[int, int]) -> Iterator[str]:
+        """How long changes took to Postgres, and answers.
 
         Args:
-            changes: rows of `session_changes` of the measured time.
+            began_ms: when the measured time began, milliseconds since 1970.
+            changes: rows of `session_changes` of that time.
             committed_ms: when Delta had a micro-batch of `sessionize`, by its clock.
         """
         with psycopg.connect(self._postgres.conninfo, password=self._postgres.password) as connection:
@@ -98,11 +77,13 @@ class Serving:
                 of_delta.append(at - committed_ms.get(change["processed_ms"], change["processed_ms"]))
                 if change["ingested_ms"] is not None:
                     of_message.append(at - change["ingested_ms"])
+        answers = (line.split() for line in self._answers.read_text().splitlines())
+        answers_ms = [float(took_ms) for at_ms, took_ms in answers if float(at_ms) >= began_ms]
         yield f"served: {len(rows):,} sessions, {sum(row[4] for row in rows):,} of them live"
         for name, values in (
             ("commit in Delta to row in Postgres", of_delta),
             ("message to row in Postgres", of_message),
-            ("answer for an account", self.answers_ms),
+            ("answer for an account", answers_ms),
         ):
             if len(values) > 1:
                 cuts = statistics.quantiles(values, n=100)

@@ -112,7 +112,7 @@ def _run(library: Path, options: argparse.Namespace, job_options: list[str]) -> 
                 if row["query"] == "sessionize"
             }
             changes = [row for row in tables["session_changes"] if began_ms <= row["processed_ms"] <= ended_ms]
-            for line in serving.report(changes, committed_ms):
+            for line in serving.report(began_ms, changes, committed_ms):
                 say(line)
         found = [] if code == 0 else [f"the job ended with code {code}"]
         records = None if topics is None else running.enter_context(topics.records())
@@ -159,8 +159,6 @@ def _play(job: Job, options: argparse.Namespace, folder: Path, serving: Serving 
             now_s, used_s = time.monotonic(), processes.cpu_s(job.pid)
             if serving is not None:
                 used_s += serving.cpu_s()
-                if not sampled_s:
-                    serving.forget()
             if sampled_s:
                 for process, seconds in (used_s - cpu_s).items():
                     samples[f"{process}, percent of a core"].append(100 * seconds / (now_s - sampled_s))

@@ -28,7 +28,7 @@ from tests.support.serving import SCHEMA, ServingJob, differences
 
 KEPT = timedelta(days=1_000)
 """The evening is in the past."""
-_VICTIMS = ("job", "job", "postgres", "both")
+_VICTIMS = ("job", "postgres", "both", "postgres")
 _LONGEST_PAUSE_S = 8
 _EQUAL_WITHIN_S = 120
 

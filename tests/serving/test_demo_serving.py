@@ -1,6 +1,7 @@
 """What the demo of serving asks of the tables in Postgres."""
 
 from datetime import UTC, datetime, timedelta
+from io import BytesIO
 from typing import Any
 
 import psycopg
@@ -23,7 +24,7 @@ def test_live_accounts_are_asked_for_one_by_one_and_answers_are_timed(connection
     assert line == "no change yet"
     since = datetime.now(UTC) - timedelta(seconds=90)
     rows = (ROW.format(number=number, since=since, account=account) for number, account in enumerate(("ann", "bob")))
-    tables.write(connection, "".join(rows).encode(), "1", round(since.timestamp() * 1_000))
+    tables.write(connection, BytesIO("".join(rows).encode()), "1", round(since.timestamp() * 1_000))
     for _ in range(5):  # a round in five looks for accounts that are new
         line, table = asked.ask()
     assert line.startswith("2 answers of Postgres: p50 ")

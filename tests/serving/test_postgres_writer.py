@@ -1,7 +1,8 @@
 """What breaks a connection only makes the writer wait, and nothing is written twice or lost."""
 
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
+from io import BytesIO
 from pathlib import Path
 from typing import Any
 
@@ -20,6 +21,10 @@ pytestmark = pytest.mark.job
 ROW = "{device},1,2026-11-01 10:00:00Z,2026-11-01 10:00:01Z,,\n"
 
 
+def row(device: str) -> BytesIO:
+    return BytesIO(ROW.format(device=device).encode())
+
+
 class Stand:
     """A writer, the lines that it says, and a connection beside it."""
 
@@ -31,7 +36,7 @@ class Stand:
         self.writer = PostgresWriter(connect, tables, self.lines.append, self.stop)
 
     def write(self, device: str, position: str) -> None:
-        self.writer.write(ROW.format(device=device).encode(), position, 1)
+        self.writer.write(row(device), position, 1)
 
     def query(self, sql: str) -> list[tuple]:
         with self.connect() as connection:
@@ -43,13 +48,12 @@ class Stand:
 
 
 @pytest.fixture
-def make_stand(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[[], Stand]]:
+def make_stand(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Callable[..., Stand]]:
     monkeypatch.setenv("SERVING_PASSWORD", postgres.password)
-    connect = login(postgres.conninfo, "env:SERVING_PASSWORD", None)
     stands: list[Stand] = []
 
-    def make() -> Stand:
-        stands.append(Stand(connect, schema))
+    def make(password: str = "env:SERVING_PASSWORD") -> Stand:
+        stands.append(Stand(login(postgres.conninfo, password, None), schema))
         return stands[-1]
 
     yield make
@@ -59,10 +63,10 @@ def make_stand(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch)
 
 
 @pytest.fixture
-def stand(make_stand: Callable[[], Stand]) -> Stand:
+def stand(make_stand: Callable[..., Stand]) -> Stand:
     stand = make_stand()
     stand.writer.open()
-    stand.writer.compare(list, 0, "0")
+    stand.writer.begin(BytesIO(), 0, "0")
     return stand
 
 
@@ -93,7 +97,7 @@ def test_an_outage_makes_it_wait_and_go_on(stand: Stand, postgres: Postgres) -> 
     assert "takes changes again" in stand.lines[-1]
 
 
-def test_a_start_waits_for_postgres_to_start(make_stand: Callable[[], Stand], postgres: Postgres) -> None:
+def test_a_start_waits_for_postgres_to_start(make_stand: Callable[..., Stand], postgres: Postgres) -> None:
     postgres.kill()
     stand = make_stand()
     thread, raised = in_background(stand.writer.open)
@@ -149,17 +153,17 @@ def test_a_lock_of_somebody_else_makes_it_wait(stand: Stand, monkeypatch: pytest
 def test_another_position_ends_the_run_and_a_comparison_begins_the_next(stand: Stand, change: str) -> None:
     stand.write("a", "1")
     stand.query(change.format(schema=stand.schema))
-    assert stand.writer.compare(lambda: [ROW.format(device="b").encode()], 2**41) == 0
+    assert stand.writer.correct(row("b"), 2**41) == 0
     assert stand.writer.has_lost_position
     with pytest.raises(StreamError):
         stand.write("b", "2")
     assert "b" not in stand.devices()
-    stand.writer.compare(lambda: [ROW.format(device="c").encode()], 2**41, "3")
+    stand.writer.begin(row("c"), 2**41, "3")
     stand.write("d", "4")
     assert (stand.devices(), stand.writer.has_lost_position) == (["c", "d"], False)
 
 
-def test_a_second_run_waits_until_the_first_one_ends(stand: Stand, make_stand: Callable[[], Stand]) -> None:
+def test_a_second_run_waits_until_the_first_one_ends(stand: Stand, make_stand: Callable[..., Stand]) -> None:
     second = make_stand()
     thread, raised = in_background(second.writer.open)
     wait_for(lambda: bool(second.lines))
@@ -188,13 +192,14 @@ def test_a_stop_ends_a_wait(stand: Stand, postgres: Postgres) -> None:
         ("host=localhost", "env:NOT_THERE", "NOT_THERE is not set"),
         ("host=localhost", "secret:a/b", "Databricks only"),
         ("host=localhost", "call:nowhere:token", "cannot be imported"),
-        ("host=localhost", "call:os", "cannot be imported"),
+        ("host=localhost", "call:os", "names no function"),
+        ("postgresql://me:p%secret@db.example/games", None, "cannot be read"),
     ],
 )
 def test_a_wrong_login_is_named_in_one_line(conninfo: str, password: str | None, said: str) -> None:
     with pytest.raises(ConfigurationError, match=said) as raised:
         login(conninfo, password, None)
-    assert "=secret" not in str(raised.value)
+    assert not any(secret in str(raised.value) for secret in ("=secret", "%secret"))
     assert "\n" not in str(raised.value)
 
 
@@ -213,6 +218,27 @@ def test_a_function_gives_a_token_for_each_connection(
     assert tokens_of_the_studio.calls == ["127.0.0.1", "127.0.0.1"]
 
 
+def test_a_function_that_fails_makes_it_wait(
+    make_stand: Callable[..., Stand], postgres: Postgres, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    answers = iter([postgres.password, KeyError("no endpoint"), postgres.password, postgres.password])
+
+    def token(_parameters: Mapping[str, Any]) -> str:
+        answer = next(answers)
+        if isinstance(answer, Exception):
+            raise answer
+        return answer
+
+    monkeypatch.setattr("sessionization.serving.lakebase.token", token)
+    stand = make_stand("call:sessionization.serving.lakebase:token")
+    stand.writer.open()
+    stand.writer.begin(BytesIO(), 0, "0")
+    stand.writer.close()
+    stand.write("a", "1")
+    assert "lakebase:token gave none: 'no endpoint'" in stand.lines[0]
+    assert "takes changes again" in stand.lines[-1]
+
+
 def test_a_wrong_password_ends_the_start(postgres: Postgres, schema: str, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("SERVING_PASSWORD", "wrong")
     stand = Stand(login(postgres.conninfo, "env:SERVING_PASSWORD", None), schema)
@@ -228,7 +254,8 @@ def test_a_wrong_password_ends_the_start(postgres: Postgres, schema: str, monkey
         ("postgresql://user@db.example/games", "verify-full"),
         ("host=127.0.0.1", None),
         ("host=localhost,db.example", "verify-full"),
-        ("", None),
+        ("dbname=games", "verify-full"),  # the host is PGHOST's, or a service file's
+        ("host=/run/postgresql", None),
     ],
 )
 def test_off_this_machine_the_certificate_is_checked(

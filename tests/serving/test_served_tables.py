@@ -2,6 +2,7 @@
 
 import random
 from datetime import UTC, timedelta
+from io import BytesIO
 from typing import Any
 
 import psycopg
@@ -12,7 +13,7 @@ from pyspark.sql import functions as F
 from sessionization.clock import utc, wall_clock_ms
 from sessionization.core.events import ChangeKind, EndReason
 from sessionization.serving.served_tables import ServedTables
-from sessionization.serving.session_rows import as_csv, flattened
+from sessionization.serving.session_rows import flattened, write_in_parts
 from sessionization.spark.tables.rollup import fold_by_session, to_session_rows
 from tests.support.changes import T, frame, random_changes
 from tests.support.serving import in_delta, in_postgres
@@ -29,8 +30,10 @@ def tables(schema: str, connection: psycopg.Connection[Any]) -> ServedTables:
     return tables
 
 
-def rows_of(folded: DataFrame) -> bytes:
-    return as_csv(flattened(folded).toArrow())
+def rows_of(folded: DataFrame) -> BytesIO:
+    file = BytesIO()
+    write_in_parts(flattened(folded), file)
+    return file
 
 
 @pytest.mark.parametrize("seed", range(4))
@@ -56,7 +59,7 @@ def test_a_comparison_puts_right_what_somebody_changed(
     rows, newest_ms = rows_of(sessions), T + 10
     tables.write(connection, rows, "1", newest_ms)
     expected = in_postgres(connection, tables.schema, LABELS)
-    assert tables.compare(connection, [rows], newest_ms, "2") == 0
+    assert tables.compare(connection, rows, newest_ms, "2") == 0
     some = f"(SELECT device_id, session_id FROM {tables.schema}.served_sessions ORDER BY 1, 2 LIMIT 3)"
     for change in (
         f"DELETE FROM {tables.schema}.served_sessions WHERE (device_id, session_id) IN {some}",
@@ -66,7 +69,7 @@ def test_a_comparison_puts_right_what_somebody_changed(
     ):
         connection.execute(change)
         assert in_postgres(connection, tables.schema, LABELS) != expected
-        tables.compare(connection, [rows], newest_ms, "2")
+        tables.compare(connection, rows, newest_ms, "2")
         assert in_postgres(connection, tables.schema, LABELS) == expected
 
 
@@ -77,7 +80,7 @@ def test_a_comparison_leaves_what_is_ahead_of_sessions(
     tables.write(connection, rows_of(fold_by_session(changes, LABELS)), "1", None)
     expected = in_postgres(connection, tables.schema, LABELS)
     older = changes.where(F.unix_millis("processed_at") < T + 5)
-    assert tables.compare(connection, [rows_of(fold_by_session(older, LABELS))], T, "2") == 0
+    assert tables.compare(connection, rows_of(fold_by_session(older, LABELS)), T, "2") == 0
     assert in_postgres(connection, tables.schema, LABELS) == expected
 
 
@@ -114,6 +117,18 @@ def test_any_text_has_its_place(
     [row] = in_postgres(connection, tables.schema, LABELS)
     expected = text.replace("\0", "\ufffd").replace("\x01", "\ufffd")
     assert (row[0], row[2], row[7]) == (expected, expected, expected)
+
+
+def test_two_ids_that_postgres_cannot_tell_apart_are_one(
+    spark: SparkSession, connection: psycopg.Connection[Any], tables: ServedTables
+) -> None:
+    [(_, change)] = random_changes(0, 1)
+    changes = frame(spark, [(device_id, change) for device_id in ("a\0", "a\x01", "a\ufffd", "b")], LABELS)
+    rows = rows_of(fold_by_session(changes, LABELS))
+    tables.write(connection, rows, "1", None)
+    for _ in range(2):
+        assert [row[0] for row in in_postgres(connection, tables.schema)] == ["a\ufffd", "b"]
+        tables.compare(connection, rows, T + 10, "2")
 
 
 @pytest.mark.parametrize(("before", "after"), [((), ("title",)), (("title", "x"), ("x",)), (("title", "x"), ())])

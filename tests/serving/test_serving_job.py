@@ -1,10 +1,10 @@
 """The job, on tables whose changes come while it runs."""
 
 import threading
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
-from datetime import timedelta
+from datetime import datetime, timedelta
 from pathlib import Path
 from typing import Any
 
@@ -13,14 +13,18 @@ import pytest
 from pyspark.sql import SparkSession
 
 from sessionization.clock import wall_clock_ms
-from sessionization.durations import MINUTE_MS
+from sessionization.durations import HOUR_MS, MINUTE_MS
 from sessionization.errors import ConfigurationError
 from sessionization.event_map.reading import DEFAULT, package_map
 from sessionization.serving.serving_job import serve_sessions
 from sessionization.serving.serving_settings import ServingSettings
+from sessionization.serving.session_rows import newest_update
+from sessionization.settings.kafka_options import OUTPUT_TOPIC
+from sessionization.spark.output.changes_topic import publish
 from sessionization.spark.tables.creation import fit_to_events
 from sessionization.spark.tables.location import TableLocation
 from sessionization.spark.tables.schemas import SESSION_CHANGES, SESSIONS
+from sessionization_laptop.broker import Broker
 from sessionization_laptop.postgres import Postgres
 from tests.support.changes import frame, random_changes
 from tests.support.serving import differences
@@ -50,9 +54,9 @@ class Stand:
             "trigger": 100,
         }
         self._changes = [
-            change
-            for minutes in (2, 1)
-            for change in random_changes(minutes, 150, wall_clock_ms() - minutes * MINUTE_MS)
+            (f"{device_id}, {minutes}", change)
+            for minutes in (20, 1)
+            for device_id, change in random_changes(minutes, 150, wall_clock_ms() - minutes * MINUTE_MS)
         ]
 
     @contextmanager
@@ -66,11 +70,14 @@ class Stand:
                 stop.set()
             self.job.result()
 
-    def append(self, count: int, *, merges: bool = True) -> None:
-        """Append the next changes, and merge them into `sessions`, as `rollup` does some seconds later."""
+    def append(self, count: int, *, merges: bool = True, broker: Broker | None = None) -> None:
+        """Append the next changes, or publish them, and merge them into `sessions`, as `rollup` does seconds later."""
         changes = frame(self.spark, self._changes[:count], LABELS, has_activity=True)
         del self._changes[:count]
-        self.location.append(changes, SESSION_CHANGES)
+        if broker is not None:
+            publish(changes, {"kafka.bootstrap.servers": broker.bootstrap_servers}, OUTPUT_TOPIC)
+        else:
+            self.location.append(changes, SESSION_CHANGES)
         if merges:
             merge_changes(self.spark, self.location, changes)
 
@@ -85,6 +92,14 @@ class Stand:
     def served(self) -> int:
         [(count,)] = self.connection.execute(f"SELECT count(*) FROM {self.schema}.served_sessions")
         return count
+
+    def newest(self) -> datetime:
+        [(newest,)] = self.connection.execute(f"SELECT max(updated_at) FROM {self.schema}.served_sessions")
+        return newest
+
+    def written(self) -> datetime:
+        [(written,)] = self.connection.execute(f"SELECT max(written_at) FROM {self.schema}.serving_progress")
+        return written
 
     def total(self) -> int:
         """How many sessions there are by the changes."""
@@ -122,6 +137,21 @@ def test_postgres_follows_the_changes(stand: Stand) -> None:
     assert all(played_ms >= 0 for *_, played_ms in accounts)
 
 
+def test_postgres_follows_the_topic(stand: Stand, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessionization.serving.serving_job._COMPARE_AGAIN_MS", HOUR_MS)
+    with Broker(tmp_path / "broker") as broker:
+        broker.create_topics({OUTPUT_TOPIC: 2})
+        stand.append(100, broker=broker)
+        kafka = {"type": "kafka", "bootstrap_servers": broker.bootstrap_servers}
+        with stand.running(source=kafka, sink={"type": "kafka"}):
+            stand.wait_until_equal()  # by the comparison
+            stand.append(50, broker=broker)
+            stand.wait_until_equal()  # by the stream
+            before = stand.newest()
+            stand.append(100, merges=False, broker=broker)
+            wait_for(lambda: stand.newest() > before, "changes that `sessions` has not got yet", 120)
+
+
 def test_a_database_that_was_restored_is_compared_anew(stand: Stand) -> None:
     stand.append(150)
     with stand.running():
@@ -134,7 +164,7 @@ def test_a_database_that_was_restored_is_compared_anew(stand: Stand) -> None:
 
 
 def test_what_was_erased_or_changed_by_hand_is_put_right(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("sessionization.serving.serving_job._COMPARE_AGAIN_MS", 2_000)
+    monkeypatch.setattr("sessionization.serving.serving_job._COMPARE_AGAIN_MS", 15_000)
     with stand.running():
         wait_for(lambda: not stand.differences(), "empty tables", 120)
         stand.append(150)
@@ -148,6 +178,36 @@ def test_what_was_erased_or_changed_by_hand_is_put_right(stand: Stand, monkeypat
     stand.append(30)
     with stand.running():
         stand.wait_until_equal()
+
+
+def test_a_comparison_leaves_what_sessions_has_not_got_yet(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("sessionization.serving.serving_job._COMPARE_AGAIN_MS", 15_000)
+    with stand.running():
+        stand.append(150, merges=False)
+        wait_for(lambda: stand.served() == stand.total(), "the changes", 120)
+        written = stand.written()
+        wait_for(lambda: stand.written() > written, "a comparison", 120)
+        assert stand.served() == stand.total()
+
+
+def test_changes_that_can_no_longer_be_read_begin_anew(stand: Stand, monkeypatch: pytest.MonkeyPatch) -> None:
+    with stand.running():
+        wait_for(lambda: not stand.differences(), "empty tables", 120)
+        stand.append(50)
+        stand.wait_until_equal()
+        monkeypatch.setattr("sessionization.serving.serving_job.newest_update", _fail_once(monkeypatch))
+        stand.append(50)
+        stand.wait_until_equal()
+    assert any("can no longer be read" in line for line in stand.lines)
+
+
+def _fail_once(monkeypatch: pytest.MonkeyPatch) -> Callable[[Any], int | None]:
+    def fail(_rows: Any) -> int | None:
+        monkeypatch.setattr("sessionization.serving.serving_job.newest_update", newest_update)
+        msg = "files of old commits are gone"
+        raise FileNotFoundError(msg)
+
+    return fail
 
 
 def test_tables_that_are_missing_end_the_start(stand: Stand, tmp_path: Path) -> None:

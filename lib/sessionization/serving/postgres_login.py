@@ -1,7 +1,8 @@
 """Connects to Postgres: the parameters of libpq, and a password or token by reference."""
 
-import importlib
 from collections.abc import Callable, Mapping
+from functools import partial
+from pkgutil import resolve_name
 from typing import Any
 
 import psycopg
@@ -23,6 +24,7 @@ _ALWAYS: Mapping[str, Any] = {
 }
 _ENCRYPTED: Mapping[str, Any] = {"sslmode": "verify-full", "sslrootcert": "system"}
 _THIS_MACHINE = ("localhost", "127.0.0.1", "::1")
+"""Without a host libpq takes PGHOST or a service file's, else a socket, for which it passes over `sslmode`."""
 
 Login = Callable[[], psycopg.Connection[Any]]
 """Connects anew; raises `psycopg.Error`."""
@@ -41,9 +43,8 @@ def login(conninfo: str, password: str | None, secret: Callable[[str, str], str]
     """
     try:
         given = conninfo_to_dict(conninfo)
-    except psycopg.ProgrammingError as error:
-        cause = " ".join(str(error).split())
-        msg = f"--postgres cannot be read: {cause}; write it as in 'host=db.example dbname=games user=me'"
+    except psycopg.ProgrammingError:  # its text may repeat a password
+        msg = "--postgres cannot be read: write it as in 'host=db.example dbname=games user=me', without a password"
         raise ConfigurationError(msg) from None
     if "password" in given:
         msg = (
@@ -51,7 +52,7 @@ def login(conninfo: str, password: str | None, secret: Callable[[str, str], str]
         )
         raise ConfigurationError(msg)
     hosts = str(given.get("host") or given.get("hostaddr") or "").split(",")
-    is_near = all(host in _THIS_MACHINE or host.startswith("/") or not host for host in hosts)
+    is_near = all(host in _THIS_MACHINE or host.startswith("/") for host in hosts)
     parameters = {**_ALWAYS, **({} if is_near or "sslmode" in given else _ENCRYPTED), **given}
     current_password = _password_source(password, parameters, secret)
 
@@ -67,8 +68,7 @@ def _password_source(
     if reference is None:
         return dict
     if reference.startswith(_CALL):
-        function = _function(reference)
-        return lambda: {"password": str(function(parameters))}
+        return partial(_called, reference, _function(reference), parameters)
     if not reference.startswith(("env:", "secret:")):
         msg = "--password is no reference: write env:NAME, secret:SCOPE/KEY or call:MODULE:FUNCTION"
         raise ConfigurationError(msg)
@@ -76,11 +76,21 @@ def _password_source(
     return lambda: resolved
 
 
-def _function(reference: str) -> Callable[[Mapping[str, Any]], object]:
-    module, _, name = reference.removeprefix(_CALL).partition(":")
+def _function(reference: str) -> Any:
     try:
-        function = getattr(importlib.import_module(module), name)
+        function = resolve_name(reference.removeprefix(_CALL))
     except (ImportError, AttributeError, ValueError) as error:
         msg = f"--password {reference} cannot be imported ({error}): write call:MODULE:FUNCTION, and put it on the path"
         raise ConfigurationError(msg) from error
-    return function  # type: ignore[no-any-return]
+    if not callable(function):
+        msg = f"--password {reference} names no function: write call:MODULE:FUNCTION"
+        raise ConfigurationError(msg)
+    return function
+
+
+def _called(reference: str, function: Callable[[Mapping[str, Any]], object], parameters: Mapping[str, Any]) -> dict[str, Any]:
+    try:
+        return {"password": str(function(parameters))}
+    except Exception as error:  # as an outage of what gives the tokens: the connection is tried again
+        msg = f"--password {reference} gave none: {error or type(error).__name__}"
+        raise psycopg.OperationalError(msg) from error

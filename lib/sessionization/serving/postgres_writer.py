@@ -3,8 +3,8 @@
 import re
 import threading
 import time
-from collections.abc import Callable, Iterable
-from typing import Any, TypeVar
+from collections.abc import Callable
+from typing import Any, BinaryIO, TypeVar
 
 import psycopg
 from tenacity import (
@@ -25,14 +25,21 @@ from sessionization.serving.served_tables import ServedTables
 T = TypeVar("T")
 
 _PASSES = re.compile(
-    r"starting up|shutting down|recovery|refused|timeout|timed out|too many|connection slots|closed the connection"
+    r"starting up|shutting down|recovery|read-only|refused|timeout|timed out|No route|Temporary failure|too many|"
+    r"connection slots|closed the connection"
 )
 """What Postgres, or the network, says where a first connection is worth another try; other reasons need a person."""
 _LONGEST_WAIT_S = 30
 _LOCK_TIMEOUT = "30s"
 """After this a statement gives up on a lock of somebody else, and the job says so."""
-_KEEPALIVES = ("tcp_keepalives_idle = 30", "tcp_keepalives_interval = 10", "tcp_keepalives_count = 3")
-"""So Postgres notices within a minute that this machine is gone, not after two hours, and frees the schema's lock."""
+_SETTINGS = {
+    # So Postgres notices within a minute that this machine is gone, not after two hours, and frees the schema's lock.
+    "tcp_keepalives_idle": "30",
+    "tcp_keepalives_interval": "10",
+    "tcp_keepalives_count": "3",
+    "statement_timeout": "0",  # a comparison takes as long as it takes
+    "TimeZone": "UTC",
+}
 
 
 class PostgresWriter:
@@ -45,17 +52,18 @@ class PostgresWriter:
     def __init__(self, login: Login, tables: ServedTables, say: Say, stop: threading.Event) -> None:
         self._login, self._tables, self._say, self._stop = login, tables, say, stop
         self._connection: psycopg.Connection[Any] | None = None
-        self._position: str | None = None
+        self.position = ""
+        """How far this run has written."""
         self._turn = threading.Lock()
         self._is_open = False
         self.is_waiting = False
         self.has_lost_position = False
-        """Whether Postgres is no longer where this run has left it; `compare` puts it right."""
+        """Whether Postgres is no longer where this run has left it; `begin` puts it right."""
 
     def open(self) -> None:
         """Connect for the first time; raises `ConfigurationError` where Postgres refuses for a reason that stays."""
         try:
-            self._insist(lambda _connection: None)
+            self._retry(lambda _connection: None)
             self._is_open = True
         except psycopg.Error as error:
             msg = f"--postgres: {_cause(error)} (docs/serving.md)"
@@ -65,7 +73,23 @@ class PostgresWriter:
         if self._connection is not None:
             self._connection.close()
 
-    def write(self, rows: bytes, position: str, newest_ms: int | None) -> None:
+    def begin(self, sessions: BinaryIO, bound_ms: int, position: str) -> int:
+        """Make the tables equal to a version of `sessions`, whatever they hold; return how many rows differed.
+
+        Args:
+            sessions: its rows as CSV.
+            bound_ms: a row of Postgres with a newer change stays.
+            position: from where the changes are read after this.
+        """
+
+        def attempt(connection: psycopg.Connection[Any]) -> int:
+            differed = self._tables.compare(connection, sessions, bound_ms, position)
+            self.position, self.has_lost_position = position, False
+            return differed
+
+        return self._retry(attempt)
+
+    def write(self, changes: BinaryIO, position: str, newest_ms: int | None) -> None:
         """Fold rows of CSV into the tables, once: also where a connection breaks while it commits.
 
         Raises `StreamError` where Postgres is not where this run has left it.
@@ -73,40 +97,32 @@ class PostgresWriter:
 
         def attempt(connection: psycopg.Connection[Any]) -> None:
             stored = self._tables.position(connection)
-            if stored not in {position, self._position}:
+            if stored not in {position, self.position}:
                 self.has_lost_position = True
                 msg = "Postgres is not where this run has left it"
                 raise StreamError(msg)
             if stored != position:
-                self._tables.write(connection, rows, position, newest_ms)
+                self._tables.write(connection, changes, position, newest_ms)
+            self.position = position
 
-        self._insist(attempt)
-        self._position = position
+        self._retry(attempt)
 
-    def compare(self, parts: Callable[[], Iterable[bytes]], bound_ms: int, begin: str | None = None) -> int:
-        """Make the tables equal to the rows that `parts` gives, and return how many rows differed.
+    def correct(self, sessions: BinaryIO, bound_ms: int) -> int:
+        """As `begin`, in the midst of a run.
 
-        Changes nothing, and sets `has_lost_position`, where the changes are to go on and Postgres is not where this run
-        has left it: it may lack changes that `sessions` has not got either.
-
-        Args:
-            parts: gives the rows of a version of `sessions` as CSV, again at each call.
-            bound_ms: a row of Postgres with a newer change may be ahead of that version.
-            begin: the position from which the changes are read after this; None where they go on.
+        Changes nothing, and sets `has_lost_position`, where Postgres is not where this run has left it: it may lack
+        changes that `sessions` has not got either.
         """
 
         def attempt(connection: psycopg.Connection[Any]) -> int:
-            if begin is None and self._tables.position(connection) != self._position:
+            if self._tables.position(connection) != self.position:
                 self.has_lost_position = True
                 return 0
-            return self._tables.compare(connection, parts(), bound_ms, begin or self._position or "")
+            return self._tables.compare(connection, sessions, bound_ms, self.position)
 
-        differed = self._insist(attempt)
-        if begin is not None:
-            self._position, self.has_lost_position = begin, False
-        return differed
+        return self._retry(attempt)
 
-    def _insist(self, attempt: Callable[[psycopg.Connection[Any]], T]) -> T:
+    def _retry(self, attempt: Callable[[psycopg.Connection[Any]], T]) -> T:
         with self._turn:
             began_s = time.monotonic()
             trials = Retrying(
@@ -132,10 +148,8 @@ class PostgresWriter:
             return self._connection
         connection = self._login()
         try:
-            connection.execute(f"SET lock_timeout = '{_LOCK_TIMEOUT}'")
-            connection.execute("SET TIME ZONE 'UTC'")
-            for setting in _KEEPALIVES:
-                connection.execute(f"SET {setting}")
+            for name, value in (_SETTINGS | {"lock_timeout": _LOCK_TIMEOUT}).items():
+                connection.execute(f"SET {name} = '{value}'")
             self._lock(connection)
             self._tables.create(connection)
         except BaseException:

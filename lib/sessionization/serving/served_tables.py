@@ -1,9 +1,10 @@
 """The tables in Postgres, and what writes them: the statements in `sessionization/sql/serving`."""
 
-from collections.abc import Iterable, Sequence
+import shutil
+from collections.abc import Sequence
 from hashlib import sha256
 from string import Template
-from typing import Any
+from typing import Any, BinaryIO
 
 import psycopg
 
@@ -16,6 +17,7 @@ _TABLES = ("served_sessions", "serving_progress")
 _CREATED = (*_TABLES, "live_sessions", "account_now")
 _LOCK_CLASS = 0x5E551055
 """Marks the advisory locks of this job in a database."""
+_BYTES_AT_ONCE = 1024 * 1024
 
 
 class ServedTables:
@@ -89,32 +91,33 @@ class ServedTables:
         found: str | None = _only(connection.execute(f"SELECT max(position) FROM {self.schema}.serving_progress"))
         return found
 
-    def write(self, connection: psycopg.Connection[Any], rows: bytes, position: str, newest_ms: int | None) -> None:
+    def write(
+        self, connection: psycopg.Connection[Any], changes: BinaryIO, position: str, newest_ms: int | None
+    ) -> None:
         """Fold rows into the table, and note the position, in one transaction.
 
         Args:
             connection: to Postgres.
-            rows: CSV without a header (`session_rows.as_csv`).
+            changes: rows as CSV (`session_rows.write_csv`), read from the begin of the file.
             position: how far the changes are read with these.
             newest_ms: when the newest change was processed; None leaves it as it is.
         """
         with connection.transaction():
-            if rows:
-                self._receive(connection, [rows])
-                connection.execute(self._statements["fold"])
+            self._receive(connection, changes)
+            connection.execute(self._statements["fold"])
             connection.execute(self._statements["note_progress"], (position, newest_ms))
 
-    def compare(self, connection: psycopg.Connection[Any], parts: Iterable[bytes], bound_ms: int, position: str) -> int:
+    def compare(self, connection: psycopg.Connection[Any], sessions: BinaryIO, bound_ms: int, position: str) -> int:
         """Make the table equal to the rows of a version of `sessions`, in one transaction; return how many differed.
 
         Args:
             connection: to Postgres.
-            parts: the rows, as in `write`.
-            bound_ms: a row of Postgres with a newer change may be ahead of that version.
+            sessions: the rows, as in `write`.
+            bound_ms: a row of Postgres with a newer change stays.
             position: noted as in `write`.
         """
         with connection.transaction():
-            self._receive(connection, parts)
+            self._receive(connection, sessions)
             connection.execute("ANALYZE incoming")
             deleted = connection.execute(self._statements["delete_differing"], (bound_ms,))
             newest_ms = _only(connection.execute("SELECT extract(epoch FROM max(updated_at)) * 1000 FROM incoming"))
@@ -122,10 +125,10 @@ class ServedTables:
             connection.execute(self._statements["note_progress"], (position, newest_ms))
             return deleted.rowcount
 
-    def _receive(self, connection: psycopg.Connection[Any], parts: Iterable[bytes]) -> None:
+    def _receive(self, connection: psycopg.Connection[Any], rows: BinaryIO) -> None:
+        rows.seek(0)
         with connection.cursor() as cursor, cursor.copy("COPY incoming FROM STDIN (FORMAT csv)") as copy:
-            for part in parts:
-                copy.write(part)
+            shutil.copyfileobj(rows, copy, _BYTES_AT_ONCE)
 
 
 def _quoted(name: str) -> str:

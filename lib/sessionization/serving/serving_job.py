@@ -4,8 +4,11 @@ import contextlib
 import tempfile
 import threading
 import time
+from collections.abc import Iterator
 from dataclasses import dataclass
+from io import BytesIO
 from pathlib import Path
+from typing import BinaryIO
 
 from py4j.protocol import Py4JError, Py4JNetworkError
 from pyspark.errors import PySparkException
@@ -22,7 +25,14 @@ from sessionization.serving.postgres_writer import PostgresWriter
 from sessionization.serving.served_tables import ServedTables
 from sessionization.serving.serving_metrics import Note, serve_metrics
 from sessionization.serving.serving_settings import ServingSettings
-from sessionization.serving.session_rows import as_csv, flattened, in_parts, newest_update, served
+from sessionization.serving.session_rows import (
+    ROWS_AT_ONCE,
+    flattened,
+    newest_update,
+    served,
+    write_csv,
+    write_in_parts,
+)
 from sessionization.settings.metrics_address import require_metrics_package
 from sessionization.settings.sessionize_settings import TopicSink
 from sessionization.spark.checkpoint.spark_logs import read_started_batch
@@ -43,8 +53,8 @@ _READ_AGAIN_MS = 10 * MINUTE_MS
 
 What is read again changes nothing, but for one thing: rows that were erased since then are still in Delta's old files.
 """
-_COMPARE_AGAIN_MS = MINUTE_MS
-"""The second comparison comes so soon after the first one, and deletes those rows again."""
+_COMPARE_AGAIN_MS = _READ_AGAIN_MS + MINUTE_MS
+"""The second comparison comes so long after the first one, and deletes those rows again."""
 _STOP_WITHIN_S = 10
 
 
@@ -88,54 +98,78 @@ class Serving:
     say: Say
 
     def run(self, stop: threading.Event) -> None:
+        begin = f"sessions at {wall_clock_ms()}"
         with tempfile.TemporaryDirectory(prefix="serve_sessions-") as checkpoint:
-            since_ms = self.compare(begin=f"sessions at {wall_clock_ms()}")
+            with self._sessions() as (sessions, newest_ms):
+                bound_ms = max(newest_ms or 0, wall_clock_ms() - _READ_AGAIN_MS)
+                self._explain(self.writer.begin(sessions, bound_ms, begin))
             self.say("Postgres equals `sessions`, and follows the changes from here")
-            query = self._start(Path(checkpoint), since_ms)
+            query = self._start(Path(checkpoint), newest_ms)
             try:
-                next_compare_s = time.monotonic() + _COMPARE_AGAIN_MS / 1000
+                next_comparison_s = time.monotonic() + _COMPARE_AGAIN_MS / 1000
                 while query.isActive and not self.writer.has_lost_position and not stop.wait(0.2):
-                    if time.monotonic() >= next_compare_s:
-                        self.compare()
-                        next_compare_s = time.monotonic() + self.settings.check_every_ms / 1000
+                    if time.monotonic() >= next_comparison_s:
+                        self._correct()
+                        next_comparison_s = time.monotonic() + self.settings.check_every_ms / 1000
                 if stop.is_set():
                     wait_until_idle(query, time.monotonic() + _STOP_WITHIN_S)
             finally:
                 stop_query(query, self.say)
         if stop.is_set():
             return
-        if not self.writer.has_lost_position:
-            msg = f"{root_cause(str(query.exception()))}; nothing is lost: fix the cause, start again"
+        if self.writer.has_lost_position:
+            self.say("Postgres is not where this run left it (restored, or written by another run): compares it anew")
+            return
+        cause = root_cause(str(query.exception()))
+        if self.writer.position == begin:
+            msg = f"{cause}; nothing is lost: fix the cause, start again"
             raise StreamError(msg)
-        self.say("Postgres is not where this run left it (restored, or written by another run): compares it anew")
+        # As after an outage of Postgres that was longer than Delta keeps the log.
+        self.say(f"the changes can no longer be read ({cause}): compares Postgres anew, and goes on")
 
-    def compare(self, begin: str | None = None) -> int | None:
-        """Make Postgres equal to `sessions` but for what is newer; return the newest update of `sessions`."""
-        try:
-            version = self.location.newest_version(self.spark, SESSIONS)
-            name = self.location.sql_name(SESSIONS.name)
-            sessions = self.spark.sql(f"SELECT * FROM {name} VERSION AS OF {version}")
-            newest = newest_update_ms(sessions)
-            # Where `sessions` is empty, what is there for more than a moment does not belong there.
-            bound_ms = wall_clock_ms() - _READ_AGAIN_MS if newest is None else newest
-            rows = flattened(served(sessions, self.settings.keep_ended_ms, wall_clock_ms()))
-            differed = self.writer.compare(lambda: in_parts(rows), bound_ms, begin)
-        except Py4JNetworkError:
-            raise
-        except (PySparkException, Py4JError) as error:
-            msg = f"`sessions` cannot be read ({root_cause(str(error))}); nothing is lost: fix the cause, start again"
-            raise StreamError(msg) from error
+    def _correct(self) -> None:
+        """Compare in the midst of a run.
+
+        Rows that are newer than some minutes before the newest update of `sessions` stay: its changes come from several
+        tasks, or partitions of the topic, so it may still lack some of them. So does all, while it is empty.
+        """
+        with self._sessions() as (sessions, newest_ms):
+            bound_ms = 0 if newest_ms is None else newest_ms - _READ_AGAIN_MS
+            self._explain(self.writer.correct(sessions, bound_ms))
+
+    def _explain(self, differed: int) -> None:
         if differed:
             self.say(f"{differed:,} rows of Postgres differed from `sessions`, and are put right")
-        return newest
+
+    @contextlib.contextmanager
+    def _sessions(self) -> Iterator[tuple[BinaryIO, int | None]]:
+        """The rows of a version of `sessions` that are served, in a file, and the newest update of that version.
+
+        A file, because Postgres then gets them at once, however often it has to be tried.
+        """
+        with tempfile.TemporaryFile() as file:
+            try:
+                version = self.location.newest_version(self.spark, SESSIONS)
+                name = self.location.sql_name(SESSIONS.name)
+                sessions = self.spark.sql(f"SELECT * FROM {name} VERSION AS OF {version}")
+                newest_ms = newest_update_ms(sessions)
+                write_in_parts(flattened(served(sessions, self.settings.keep_ended_ms, wall_clock_ms())), file)
+            except Py4JNetworkError:
+                raise
+            except (PySparkException, Py4JError) as error:
+                cause = root_cause(str(error))
+                msg = f"`sessions` cannot be read ({cause}); nothing is lost: fix the cause, start again"
+                raise StreamError(msg) from error
+            yield file, newest_ms
 
     def _start(self, checkpoint: Path, since_ms: int | None) -> StreamingQuery:
         def write(batch: DataFrame, batch_id: int) -> None:
             position = str(read_started_batch(checkpoint, batch_id).sources)
             # In one partition nothing moves between tasks.
             rows = flattened(fold_by_session(batch.coalesce(1), self.labels)).toArrow()
-            newest_ms = newest_update(rows)
-            self.writer.write(as_csv(rows), position, newest_ms)
+            newest_ms, file = newest_update(rows), BytesIO()
+            write_csv(rows, file)
+            self.writer.write(file, position, newest_ms)
             self.note(rows.num_rows, newest_ms)
 
         return (
@@ -158,7 +192,10 @@ class Serving:
             changes = self.location.read(reader.options(**options), SESSION_CHANGES)
         else:
             schema = self.location.read(self.spark.read, SESSION_CHANGES).schema
-            options = client_options(self.spark, self.settings) | {"subscribe": self.settings.sink.output_topic}
+            options = client_options(self.spark, self.settings) | {
+                "subscribe": self.settings.sink.output_topic,
+                "maxOffsetsPerTrigger": str(ROWS_AT_ONCE),
+            }
             if since is None:
                 options["startingOffsets"] = "earliest"
             else:

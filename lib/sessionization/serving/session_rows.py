@@ -4,9 +4,8 @@ The smallest Start and the greatest end of a session are structs, which Spark co
 text whose bytes have the same order, so that `least` and `greatest` in Postgres mean the same.
 """
 
-from collections.abc import Iterator
 from dataclasses import dataclass
-from io import BytesIO
+from typing import BinaryIO
 
 import pyarrow as pa  # type: ignore[import-untyped]
 import pyarrow.compute  # type: ignore[import-untyped]
@@ -20,7 +19,7 @@ _SEPARATOR = "\x01"
 _DIGITS = 19
 _YEAR_0_US = 10**17
 """Added to microseconds, so that no year of a device's clock makes them negative."""
-_ROWS_AT_ONCE = 500_000
+ROWS_AT_ONCE = 500_000
 """Bound on the rows that are held in the driver's memory, a few hundred bytes each."""
 
 
@@ -66,11 +65,9 @@ def served(sessions: DataFrame, keep_ended_ms: int, now_ms: int) -> DataFrame:
     return sessions.where((F.col("status") == "live") | (F.col("ended_at") >= since))
 
 
-def as_csv(rows: pa.Table) -> bytes:
-    """CSV without a header: null is nothing, an empty text is in quotes."""
-    buffer = BytesIO()
-    pa.csv.write_csv(rows, buffer, pa.csv.WriteOptions(include_header=False))
-    return buffer.getvalue()
+def write_csv(rows: pa.Table, file: BinaryIO) -> None:
+    """Append CSV without a header: null is nothing, an empty text is in quotes."""
+    pa.csv.write_csv(rows, file, pa.csv.WriteOptions(include_header=False))
 
 
 def newest_update(rows: pa.Table) -> int | None:
@@ -79,11 +76,11 @@ def newest_update(rows: pa.Table) -> int | None:
     return None if newest is None else int(newest.timestamp() * 1000)
 
 
-def in_parts(rows: DataFrame) -> Iterator[bytes]:
-    """All rows as CSV, a part at a time."""
-    parts = 1 + rows.count() // _ROWS_AT_ONCE
+def write_in_parts(rows: DataFrame, file: BinaryIO) -> None:
+    """Append all rows as CSV, of which a part is in memory at a time."""
+    parts = 1 + rows.count() // ROWS_AT_ONCE
     for part in range(parts):
-        yield as_csv(rows.where(f"pmod(xxhash64(device_id, session_id), {parts}) = {part}").toArrow())
+        write_csv(rows.where(f"pmod(xxhash64(device_id, session_id), {parts}) = {part}").toArrow(), file)
 
 
 def _ordered(rows: DataFrame, struct: str, encoding: Encoding) -> Column:

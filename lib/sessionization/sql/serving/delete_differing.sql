@@ -1,4 +1,4 @@
--- A row whose newest change is newer than all of the version that was read may be ahead of it, and stays.
+-- A row with a newer change than this may be ahead of the version that was read, and stays.
 DELETE FROM ${schema}.served_sessions t
 WHERE t.updated_at < to_timestamp(%s / 1000.0) AND NOT EXISTS (
   SELECT FROM incoming i
