@@ -88,7 +88,9 @@ def _function(reference: str) -> Any:
     return function
 
 
-def _called(reference: str, function: Callable[[Mapping[str, Any]], object], parameters: Mapping[str, Any]) -> dict[str, Any]:
+def _called(
+    reference: str, function: Callable[[Mapping[str, Any]], object], parameters: Mapping[str, Any]
+) -> dict[str, Any]:
     try:
         return {"password": str(function(parameters))}
     except Exception as error:  # as an outage of what gives the tokens: the connection is tried again

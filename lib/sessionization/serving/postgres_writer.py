@@ -24,7 +24,7 @@ from sessionization.serving.served_tables import ServedTables
 
 T = TypeVar("T")
 
-_PASSES = re.compile(
+_TRANSIENT = re.compile(
     r"starting up|shutting down|recovery|read-only|refused|timeout|timed out|No route|Temporary failure|too many|"
     r"connection slots|closed the connection"
 )
@@ -54,11 +54,16 @@ class PostgresWriter:
         self._connection: psycopg.Connection[Any] | None = None
         self.position = ""
         """How far this run has written."""
-        self._turn = threading.Lock()
+        self._one_at_a_time = threading.Lock()
         self._is_open = False
-        self.is_waiting = False
+        self._waits_since_s: float | None = None
         self.has_lost_position = False
         """Whether Postgres is no longer where this run has left it; `begin` puts it right."""
+
+    @property
+    def is_waiting(self) -> bool:
+        """Whether Postgres takes nothing now."""
+        return self._waits_since_s is not None
 
     def open(self) -> None:
         """Connect for the first time; raises `ConfigurationError` where Postgres refuses for a reason that stays."""
@@ -123,10 +128,9 @@ class PostgresWriter:
         return self._retry(attempt)
 
     def _retry(self, attempt: Callable[[psycopg.Connection[Any]], T]) -> T:
-        with self._turn:
-            began_s = time.monotonic()
+        with self._one_at_a_time:
             trials = Retrying(
-                retry=retry_if_exception(self._is_passing),
+                retry=retry_if_exception(self._is_transient),
                 wait=wait_exponential(multiplier=0.5, max=_LONGEST_WAIT_S),
                 stop=stop_when_event_set(self._stop),
                 sleep=sleep_using_event(self._stop),
@@ -137,9 +141,9 @@ class PostgresWriter:
             except RetryError as error:
                 msg = "stopped while Postgres took nothing; the next start does what this one could not"
                 raise StoppedError(msg) from error
-            if self.is_waiting:
-                self.is_waiting = False
-                self._say(f"Postgres takes changes again, after {time.monotonic() - began_s:.0f} s")
+            if self._waits_since_s is not None:
+                self._say(f"Postgres takes changes again, after {time.monotonic() - self._waits_since_s:.0f} s")
+                self._waits_since_s = None
             return result
 
     def _connected(self) -> psycopg.Connection[Any]:
@@ -150,7 +154,7 @@ class PostgresWriter:
         try:
             for name, value in (_SETTINGS | {"lock_timeout": _LOCK_TIMEOUT}).items():
                 connection.execute(f"SET {name} = '{value}'")
-            self._lock(connection)
+            self._lock_schema(connection)
             self._tables.create(connection)
         except BaseException:
             connection.close()
@@ -158,7 +162,7 @@ class PostgresWriter:
         self._connection = connection
         return connection
 
-    def _lock(self, connection: psycopg.Connection[Any]) -> None:
+    def _lock_schema(self, connection: psycopg.Connection[Any]) -> None:
         if self._tables.try_lock(connection):
             return
         self._say(f"another run serves schema {self._tables.schema}: waits until that one ends")
@@ -167,13 +171,13 @@ class PostgresWriter:
                 msg = "stopped before it could begin"
                 raise StoppedError(msg)
 
-    def _is_passing(self, error: BaseException) -> bool:
+    def _is_transient(self, error: BaseException) -> bool:
         """Once it has begun, whatever Postgres refuses may pass, or a person puts it right meanwhile."""
-        return isinstance(error, psycopg.Error) and (self._is_open or _PASSES.search(str(error)) is not None)
+        return isinstance(error, psycopg.Error) and (self._is_open or _TRANSIENT.search(str(error)) is not None)
 
     def _explain_wait(self, state: RetryCallState) -> None:
         assert state.outcome is not None
-        self.is_waiting = True
+        self._waits_since_s = self._waits_since_s or time.monotonic()
         if self._connection is not None:
             self._connection.close()  # what it had begun ends, and its locks with it
         cause = _cause(state.outcome.exception())
