@@ -9,6 +9,7 @@ import time
 
 import psycopg
 
+from sessionization_laptop.demo_serving import ACCOUNT
 from tests.support.serving import SCHEMA
 
 _ASK_EVERY_S = 0.02
@@ -16,7 +17,6 @@ _CHOOSE_EVERY_S = 30
 _ACCOUNTS = (
     f"SELECT account_id FROM {SCHEMA}.served_sessions WHERE account_id IS NOT NULL ORDER BY random() LIMIT 10000"
 )
-_QUESTION = f"SELECT live_sessions, live_since, played_today_ms FROM {SCHEMA}.account_now WHERE account_id = %s"
 
 
 def main() -> None:
@@ -39,7 +39,7 @@ def _ask(conninfo: str) -> None:
                 next_choice_s = time.monotonic() + (_CHOOSE_EVERY_S if accounts else 1)
             elif accounts:
                 began_s = time.perf_counter()
-                connection.execute(_QUESTION, (random.choice(accounts),)).fetchall()
+                connection.execute(ACCOUNT, (random.choice(accounts),)).fetchall()
                 took_ms = (time.perf_counter() - began_s) * 1_000
                 sys.stdout.write(f"{time.time() * 1_000:.0f} {took_ms:.3f}\n")
 

@@ -102,7 +102,7 @@ class Serving:
         with tempfile.TemporaryDirectory(prefix="serve_sessions-") as checkpoint:
             with self._sessions() as (sessions, newest_ms):
                 bound_ms = max(newest_ms or 0, wall_clock_ms() - _READ_AGAIN_MS)
-                self._explain(self.writer.begin(sessions, bound_ms, begin))
+                self._report_difference(self.writer.begin(sessions, bound_ms, begin))
             self.say("Postgres equals `sessions`, and follows the changes from here")
             query = self._start(Path(checkpoint), newest_ms)
             try:
@@ -135,9 +135,9 @@ class Serving:
         """
         with self._sessions() as (sessions, newest_ms):
             bound_ms = 0 if newest_ms is None else newest_ms - _READ_AGAIN_MS
-            self._explain(self.writer.correct(sessions, bound_ms))
+            self._report_difference(self.writer.correct(sessions, bound_ms))
 
-    def _explain(self, differed: int) -> None:
+    def _report_difference(self, differed: int) -> None:
         if differed:
             self.say(f"{differed:,} rows of Postgres differed from `sessions`, and are put right")
 
